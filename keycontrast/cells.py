@@ -1,4 +1,4 @@
-"""Values of artifacts as text that may safely be printed: no markup, no control characters, no long lines."""
+"""Values as text that is safe to print: no markup, no control characters, no long lines."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

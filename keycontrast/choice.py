@@ -1,10 +1,4 @@
-"""Which of a text's ranked phrases are kept: by words, score, the texts that hold them, and by what they add.
-
-    choice = Choice(top=5, diversity=0.5, min_count=2, ngram_range=(1, 3))
-    choice.chosen(ranked, counts=choice.counted([ranked]))
-
-Options are those of KeyBERT, whose users expect them.
-"""
+"""The choice among a text's ranked phrases: by words, score, the texts that hold them, and diversity."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,11 +18,11 @@ _ALL = 1_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """What is kept of each text's phrases, by options of :class:`keycontrast.keywords.Keywords`.
+    """Options of :class:`keycontrast.keywords.Keywords`; stop words are in normal form.
 
     By maximal marginal relevance (Carbonell and Goldstein 1998), the next phrase has the greatest ``(1 - diversity) *
     relevance - diversity * likeness``, relevance being its score over the text's best, and likeness the greatest to any
-    phrase taken. Stop words are in normal form; no phrase has one of them as a word, or is one.
+    phrase taken.
     """
 
     top: int = 10
@@ -45,7 +39,9 @@ class Choice:
             raise InputError(f"diversity: must lie between 0 and 1, found {self.diversity!r}")
         if self.min_count < 1:
             raise InputError(f"min_count: must be at least 1, found {self.min_count}")
-        if self.ngram_range is not None and not _is_range(self.ngram_range):
+        words = self.ngram_range
+        if words is not None and not (isinstance(words, tuple | list) and len(words) == 2
+                                      and all(isinstance(one, int) for one in words) and 1 <= words[0] <= words[1]):
             raise InputError(f"ngram_range: must be the fewest and the most words, such as 1 and 3, found "
                              f"{self.ngram_range}")
         if self.threshold is not None and not _is_number(self.threshold):
@@ -56,21 +52,18 @@ class Choice:
         """Phrases per text that a ranking must give for this choice."""
         return self.top if replace(self, top=_ALL) == Choice(_ALL) else _ALL
 
-    def counted(self, ranked: Iterable[pa.Table]) -> Counter[str] | None:
-        """Return how many texts hold each keyword, or None if nothing asks for it; tables are of all phrases."""
-        if self.min_count == 1:
-            return None
+    def counted(self, ranked: Iterable[pa.Table]) -> Counter[str]:
+        """Return how many texts hold each keyword in tables of all phrases; nothing if ``min_count`` needs no count."""
         counts: Counter[str] = Counter()
-        for table in ranked:
+        for table in ranked if self.min_count > 1 else ():
             held = table.filter(pc.greater(table["rank"], 0))["keyword"].combine_chunks()
             counts.update(dict(row.values() for row in held.value_counts().to_pylist()))
         return counts
 
     def chosen(self, ranked: pa.Table, counts: Counter[str] | None = None, vectors: Vectors | None = None) -> pa.Table:
-        """Return the rows that are kept, ranked anew, of schema ``phrases``, with as many as :attr:`drawn` says.
+        """Return the rows that are kept, with new ranks, of schema ``phrases``; there are :attr:`drawn` per text.
 
-        ``counts`` are from :meth:`counted`, over all texts. Without ``vectors``, keywords are compared by their words:
-        the cosine of the sets of them.
+        ``counts`` are from :meth:`counted`. Without ``vectors``, keywords are compared by the cosine of word sets.
         """
         if self.drawn == self.top:
             return ranked
@@ -92,7 +85,7 @@ class Choice:
     def fits(self, keyword: str, score: float, counts: Counter[str] | None = None) -> bool:
         """Return whether a phrase is kept, by its words, its score and, with ``counts``, the texts that hold it."""
         words = keyword.split(" ")
-        return ((counts is None or counts[keyword] >= self.min_count)
+        return ((self.min_count == 1 or counts is None or counts[keyword] >= self.min_count)
                 and (self.ngram_range is None or self.ngram_range[0] <= len(words) <= self.ngram_range[1])
                 and (self.threshold is None or score >= self.threshold)
                 and self.stop_words.isdisjoint([keyword, *words]))
@@ -122,11 +115,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
-def _is_range(words: object) -> bool:
-    return (isinstance(words, tuple | list) and len(words) == 2 and all(isinstance(one, int) for one in words)
-            and 1 <= words[0] <= words[1])
-
-
 def _by_words(keywords: Sequence[str]) -> np.ndarray:
     """Return unit vectors over the words of ``keywords``."""
     sets = [set(keyword.split(" ")) for keyword in keywords]
@@ -138,6 +126,7 @@ def _by_words(keywords: Sequence[str]) -> np.ndarray:
 
 
 def _ranked_anew(table: pa.Table, ranks: Sequence[int]) -> pa.Table:
+    """Return the rows with other ranks; those of rank 0 lose their phrase."""
     rank = pa.array(ranks, pa.int32())
     empty = pc.and_(pc.equal(rank, 0), pc.greater(table["rank"].combine_chunks(), 0))
     columns = {name: table[name].combine_chunks() for name in PHRASES.names} | {"rank": rank}

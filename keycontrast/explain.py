@@ -1,15 +1,10 @@
-"""Why a text got its keyword: tokens, candidates, graph, scores, phrases and the choice, in one dataclass.
-
-    explanation = explain(tokens.slice(0, 1), idf=idf)
-    explanation.keyword, explanation.reason
-
-The scores are the engine's own: :func:`explain` runs the same steps as ``keycontrast.ranking.ranker`` on one text.
-"""
+"""Why a text got its keyword: tokens, candidates, graph, scores, phrases and the choice, by the engine's own steps."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,18 +15,15 @@ from rich.text import Text
 from keycontrast.cells import cell, printable
 from keycontrast.choice import Choice
 from keycontrast.ranking.blocks import TokenBlock
-from keycontrast.ranking.keyword import choose, phrase_candidates
 from keycontrast.ranking.methods import Ranking, Settings, Solved
-from keycontrast.ranking.phrases import Phrases, rank_spans
-from keycontrast.ranking.ranker import STATUSES, ranker, statuses
-from keycontrast.ranking.selection import DIGITS, InverseFrequency
+from keycontrast.ranking.ranker import STATUSES, Phrases, rank_spans, ranker, statuses
+from keycontrast.ranking.selection import DIGITS, InverseFrequency, choose, phrase_candidates
 
 DEFAULT = Settings()
 _right = partial(Column, justify="right")
 
 
-@dataclass(frozen=True)
-class ExplainedToken:
+class ExplainedToken(NamedTuple):
     """A token of the text; a ``candidate`` passes the method's filter, and so belongs to a node."""
 
     text: str
@@ -43,12 +35,8 @@ class ExplainedToken:
     space_after: bool
 
 
-@dataclass(frozen=True)
-class ExplainedNode:
-    """A node of the text's graph: a word, or a lemma with its part of speech, and the places of its tokens.
-
-    Phrases are built from nodes that are ``kept``: a third under mihalcea, all under other methods.
-    """
+class ExplainedNode(NamedTuple):
+    """A word, or a lemma with its part of speech; phrases are built from those ``kept``, a third under mihalcea."""
 
     word: str
     score: float
@@ -56,17 +44,7 @@ class ExplainedNode:
     tokens: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class ExplainedEdge:
-    """An undirected edge between two nodes (places in ``Explanation.nodes``, the smaller first) and its weight."""
-
-    first: int
-    second: int
-    weight: float
-
-
-@dataclass(frozen=True)
-class ExplainedPhrase:
+class ExplainedPhrase(NamedTuple):
     """A ranked phrase as written at its first occurrence, with the mean IDF of its tokens, if one was given."""
 
     rank: int
@@ -80,18 +58,12 @@ class ExplainedPhrase:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that led to a text's keyword.
+    """The keyword of a text and all that led to it.
 
-    Attributes:
-        method: name of the ranking, such as ``mihalcea``.
-        settings: name and settings of the ranking, for a person.
-        nodes: of the graph, in order of first appearance.
-        iterations: how many the scores took; None for scores that no iteration leads to.
-        residual: largest change that one more step of the method's formula would make to a score.
-        phrases: all of them, best first.
-        keyword: the keyword chosen; ``<nokw>`` where the text has none.
-        keyword_method: the keyword method, ``idf`` (fall-back) or ``none``.
-        reason: one sentence that says why it won.
+    Nodes are in the order of first appearance, phrases best first; edges are two places in ``nodes`` and a weight.
+    ``residual`` is the largest change that one more step of the method's formula would make to a score; ``iterations``
+    is None where no iteration computes the scores.
+    ``keyword`` is ``<nokw>`` where the text has none; ``keyword_method`` is then ``none``, and ``idf`` for a fall-back.
     """
 
     text_id: int
@@ -100,7 +72,7 @@ class Explanation:
     status: str
     tokens: tuple[ExplainedToken, ...]
     nodes: tuple[ExplainedNode, ...]
-    edges: tuple[ExplainedEdge, ...]
+    edges: tuple[tuple[int, int, float], ...]
     iterations: int | None
     residual: float
     phrases: tuple[ExplainedPhrase, ...]
@@ -114,22 +86,14 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
             idf: InverseFrequency | None = None, kw_lemma: bool = False, choice: Choice | None = None) -> Explanation:
     """Explain the keyword of the one text in ``tokens``, which is chosen among so many phrases; all are listed.
 
-    With ``choice``, phrases that it leaves out are neither listed nor chosen.
-
-    Under ``engine: package`` the ranking is that of the pytextrank package, computed by our engine. ``method`` is the
-    keyword method whose ranking it is, ``idf`` IDF over training texts; without one, ties fall to the position.
-
-    Raises:
-        ValueError: ``tokens`` has not exactly one row.
+    With ``choice``, phrases that it leaves out are not listed. ``idf`` is over training texts, and may be None.
     """
-    if tokens.num_rows != 1:
-        raise ValueError(f"one text is explained at a time, found {tokens.num_rows}")
     block = TokenBlock(tokens)
     solved = ranking.solve(block, idf)
     ranked = rank_spans(block, solved, idf, None)
     choice = replace(choice or Choice(), top=phrases)
     fitting = [one for one in _phrases(block, ranked, idf) if choice.fits(one.keyword, one.score)]
-    listed = tuple(replace(one, rank=rank) for rank, one in enumerate(fitting, 1))
+    listed = tuple(one._replace(rank=rank) for rank, one in enumerate(fitting, 1))
     # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
     candidates = phrase_candidates(block, choice.chosen(ranker(ranking, choice.drawn, idf)(tokens).table))
     row = choose(block, *candidates, method, InverseFrequency(0, Counter()) if idf is None else idf,
@@ -139,7 +103,7 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
     return Explanation(
         text_id=int(block.text_ids[0]), method=ranking.method, settings=ranking.described,
         status=STATUSES[statuses(block, solved, ranked)[0]], tokens=_tokens(block, solved),
-        nodes=_nodes(block, solved, ranking.method), edges=tuple(ExplainedEdge(*edge) for edge in edges),
+        nodes=_nodes(block, solved, ranking.method), edges=tuple(edges),
         iterations=int(solved.scores.iterations[0]) if solved.iterated else None,
         residual=float(solved.scores.residual[0]), phrases=listed, keyword=keyword, keyword_method=row["method"],
         keyword_score=row["score"],
@@ -180,7 +144,6 @@ def _phrases(block: TokenBlock, ranked: Phrases, idf: InverseFrequency | None) -
 
 def _reason(keyword: str, method: str, score: float | None, phrases: tuple[ExplainedPhrase, ...],
             idf: InverseFrequency | None) -> str:
-    """Say why ``keyword`` won among ``phrases``."""
     if score is None:
         return "The text has neither a ranked phrase nor a content word, so it has no keyword."
     if method == "idf":
@@ -242,9 +205,9 @@ def _token_table(found: Explanation) -> Table:
 def _node_table(found: Explanation) -> Table:
     """Return the candidate graph: each word with its score, and its edges with their weights."""
     beside: dict[int, list[str]] = {place: [] for place in range(len(found.nodes))}
-    for edge in found.edges:
-        for one, other in ((edge.first, edge.second), (edge.second, edge.first)):
-            beside[one].append(f"{printable(found.nodes[other].word)} ({edge.weight:g})")
+    for first, second, weight in found.edges:
+        for one, other in ((first, second), (second, first)):
+            beside[one].append(f"{printable(found.nodes[other].word)} ({weight:g})")
     shown = Table("word", _right("score"), "kept", "edges to (weight)", title_justify="left",
                   title=f"Candidate graph: {len(found.nodes)} words, {len(found.edges)} edges")
     for place in sorted(range(len(found.nodes)), key=lambda place: (-round(found.nodes[place].score, 9), place)):

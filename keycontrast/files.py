@@ -44,7 +44,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
-        flush_below(temporary)
+        for below in [*sorted(temporary.rglob("*")), temporary]:
+            flush_path(below)
         old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
         if path.exists():
             path.replace(old / "previous")
@@ -76,13 +77,13 @@ def _umask() -> int:
 
 
 def flush(file: IO[Any]) -> None:
-    """Wait until the disk has what was written into an open file."""
+    """Wait until the disk has the content of an open file."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def flush_path(path: Path) -> None:
-    """Likewise for a file that is closed, or for the names in a folder; Windows can do neither."""
+    """Wait until the disk has a closed file, or the names in a folder; Windows can do neither."""
     if os.name != "posix":
         return
     handle = os.open(path, os.O_RDONLY)
@@ -90,12 +91,6 @@ def flush_path(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def flush_below(folder: Path) -> None:
-    """Likewise for all that lies below a folder."""
-    for path in [*sorted(folder.rglob("*")), folder]:
-        flush_path(path)
 
 
 def hash_values(values: Mapping[str, Any]) -> str:

@@ -48,11 +48,7 @@ class KeywordGraph:
         return self.svg()
 
     def svg(self, limit: int = 60) -> str:
-        """Return a drawing: the largest components, of at most ``limit`` nodes, coloured by community.
-
-        Raises:
-            InputError: ``limit`` is less than 1.
-        """
+        """Return a drawing of the largest components, of at most ``limit`` nodes, coloured by community."""
         from keycontrast.picture import svg_of
 
         if not isinstance(limit, int) or limit < 1:
@@ -94,9 +90,6 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
         top: phrases of each text that become nodes; a text counts for all nodes that it contains.
         keywords: the ranking; by default ``Keywords()``.
         neighbours: an edge stays if it is among so many strongest of one of its ends.
-
-    Raises:
-        InputError: as :meth:`Keywords.rank`.
     """
     given = list(listed(texts))
     ranking = keywords or Keywords()

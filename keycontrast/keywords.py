@@ -23,14 +23,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keycontrast.candidates import listed_words, with_candidates
 from keycontrast.choice import Choice
 from keycontrast.encoders import source_of
 from keycontrast.errors import InputError, nearest
 from keycontrast.network import Containment
 from keycontrast.ranking import Settings, ranker
 from keycontrast.ranking.blocks import TokenBlock
-from keycontrast.ranking.chunks import Chunks
+from keycontrast.ranking.chunks import Chunks, listed_words, with_candidates
 from keycontrast.ranking.methods import Ranking
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.reading import is_unicode
@@ -62,7 +61,7 @@ _NOTHING = pa.table({name: pa.array([], kind) for name, kind in _COLUMNS.items()
 
 
 class Encoder(Protocol):
-    """What embeds texts, such as a ``SentenceTransformer``."""
+    """An encoder of texts, such as a ``SentenceTransformer``."""
 
     def encode(self, texts: list[str]) -> Any:
         """Return a vector of each text, (texts, d)."""
@@ -78,15 +77,9 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Phrase:
-    """A phrase of a text.
+    """A phrase of a text: as written at its first occurrence, from character ``start`` to before ``end``.
 
-    Attributes:
-        text: as it is written at its first occurrence.
-        keyword: its normal form, under which it is the same in all texts.
-        score: the method's.
-        rank: 1 for the text's best.
-        start: first character in the text.
-        end: character after the last.
+    ``keyword`` is its normal form, the same in all texts; ``rank`` is 1 for the text's best.
     """
 
     text: str
@@ -98,7 +91,7 @@ class Phrase:
 
 
 class Phrases(Sequence[list[Phrase]]):
-    """The phrases of one text or of many: item n is those of the n-th text, best first, none if it has none.
+    """The phrases of one text or of many: item n is the list of those of the n-th text, best first.
 
     Attributes:
         table: Arrow table, a row per phrase: ``row`` (number of the text, from 0), ``id`` (of a pandas Series with an
@@ -139,9 +132,8 @@ class Comparison:
     """The phrases of several methods side by side.
 
     Attributes:
-        phrases: of each method, with their scores and places.
-        table: Arrow table: ``row`` and perhaps ``id`` of a text, ``rank``, and under each method's name its keyword of
-            that rank, or null.
+        phrases: of each method.
+        table: Arrow table: ``row`` and perhaps ``id`` of a text, ``rank``, and each method's keyword of that rank.
     """
 
     def __init__(self, phrases: dict[str, Phrases], ids: pa.Array | None) -> None:
@@ -150,7 +142,7 @@ class Comparison:
         for method, found in phrases.items():
             keywords = found.table.select(["row", "rank", "keyword"]).rename_columns(["row", "rank", method])
             table = table.join(keywords, ["row", "rank"], join_type="full outer")
-        self.table = _with_ids(table.sort_by([("row", "ascending"), ("rank", "ascending")]), ids)
+        self.table = with_ids(table.sort_by([("row", "ascending"), ("rank", "ascending")]), ids)
 
     def __repr__(self) -> str:
         texts = len(next(iter(self.phrases.values())))
@@ -168,26 +160,24 @@ class Keywords:
         method: one of :attr:`methods`; ``embedrank`` is best and slow.
         language: of the texts, ``en`` or ``zh``, or that of a ``pipeline``; None is the given pipeline's, or English.
         pipeline: of texts that are not Chinese: ``embedded``, an installed spaCy package, a folder with a slash
-            in it, or a spaCy pipeline, which stays as it is.
+            in it, or a spaCy pipeline, which is not changed.
         workers: processes that read texts. With more than one, a script must do its work below
-            ``if __name__ == "__main__":``, as with all worker processes.
+            ``if __name__ == "__main__":``.
         diversity: 0 takes the best phrases of a text; towards 1, those that differ from the ones before them (maximal
             marginal relevance, over the words of phrases, or by ``embedrank``'s encoder).
         min_count: texts that must hold a phrase, of those given to :meth:`fit`, or else to :meth:`rank`.
         ngram_range: fewest and most words of a phrase; None takes all.
-        stop_words: words that no phrase has, besides those that are none by their parts of speech, and phrases that are
-            never given; compared as keywords are. Such words part noun chunks and are no nodes of a graph.
+        stop_words: words that no phrase has, and phrases that are never given; compared as keywords are.
         candidates: a vocabulary; its occurrences are ranked in place of noun chunks, those within others too.
-        seed_words: words or phrases that the ranking leans to, by ``embedrank`` as KeyBERT does (three parts of the
-            text's embedding to one of theirs), by ``pytextrank`` as biased TextRank does (the walk returns to them; a
-            text without any is ranked as ever).
+        seed_words: words or phrases that the ranking prefers, by ``embedrank`` as in KeyBERT, by ``pytextrank`` as in
+            biased TextRank (the walk returns to them).
         threshold: least score of a phrase; scores are those of the method.
         encoder: of ``embedrank``: a folder, a name on the hub, or an object with ``encode(list[str])``; None is
-            the one that comes along. Of folders and the hub, a text's embedding is the mean of its last states.
+            the bundled one. With folders and the hub, a text's embedding is the mean of its last states.
         on_null: ``error``, or ``skip`` to leave out texts that are null (None, NaN), which keep their places.
 
     Raises:
-        InputError: no ranking has that name (the message names the nearest), or a value is not one of those allowed.
+        InputError: a name or value that is not allowed.
     """
 
     methods = METHODS
@@ -219,25 +209,18 @@ class Keywords:
         self._counts: Counter[str] | None = None
 
     def fit(self, texts: Texts) -> Keywords:
-        """Take inverse document frequencies from these texts, for all rankings from now on; return itself.
+        """Count inverse document frequencies for all further rankings in texts, perhaps an iterator; return itself."""
+        counts, rank = Counter[str](), self._ranker(self._method, self._choice, None)
 
-        Texts are read a part at a time: an iterator of any length will do.
-        """
-        tokens: Iterator[pa.Table] = (part.tokens for part in self._parts(texts, [self._method]))
-        counts = None
-        if self._choice.min_count > 1:
-            counts = Counter[str]()
-            tokens = self._counting(tokens, counts)
-        self._idf = InverseFrequency.over_tables(tokens)
-        self._counts = counts
+        def counted() -> Iterator[pa.Table]:
+            for part in self._parts(texts, [self._method]):
+                if self._choice.min_count > 1:
+                    counts.update(self._choice.counted([rank(part.tokens)]))
+                yield part.tokens
+
+        self._idf = InverseFrequency.over_tables(counted())
+        self._counts = counts if self._choice.min_count > 1 else None
         return self
-
-    def _counting(self, tokens: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
-        """Yield ``tokens``, and count on the way the texts that hold each phrase."""
-        rank = self._ranker(self._method, self._choice, None)
-        for part in tokens:
-            counts.update(self._choice.counted([rank(part)]) or {})
-            yield part
 
     def rank(self, texts: Texts, top: int = 10) -> Phrases:
         """Return the phrases of one text or many, at most ``top`` of each.
@@ -246,22 +229,13 @@ class Keywords:
         of :meth:`fit`, or else of these texts alone.
 
         Args:
-            texts: a text, texts in any iterable, a pandas or Arrow column, or documents of spaCy, which are taken as
-                the caller's pipeline left them.
+            texts: a text, texts in any iterable, a pandas or Arrow column, or annotated documents of spaCy.
             top: phrases per text at most, from 1.
-
-        Raises:
-            InputError: ``top`` is less than 1, a text is none, a document has no parts of speech, or the method knows
-                nothing of an option.
         """
         return self._all([self._method], texts, top)[self._method]
 
     def compare(self, methods: Sequence[Method], texts: Texts, top: int = 10) -> Comparison:
-        """Return the phrases of each text by several of :attr:`methods` side by side; texts are read once.
-
-        Raises:
-            InputError: as :meth:`rank`; or no ranking has one of the names; or phrases were counted by :meth:`fit`.
-        """
+        """Return the phrases of each text by several of :attr:`methods` side by side; texts are read once."""
         if isinstance(methods, str) or not isinstance(methods, Sequence) or not methods:
             raise InputError(f"compare: a list of methods is needed, such as ['tfidf', 'yake'], found {methods!r}")
         for method in methods:
@@ -288,7 +262,7 @@ class Keywords:
             counts = choice.counted(found) if self._idf is None else self._counts
             table = pa.concat_tables([_NOTHING, *(self._chosen(method, choice, ranked, part, counts)
                                                   for ranked, part in zip(found, parts, strict=True))])
-            phrases[method] = Phrases(_with_ids(table, ids), total, skipped=total - sum(map(len, tokens)))
+            phrases[method] = Phrases(with_ids(table, ids), total, skipped=total - sum(map(len, tokens)))
         self._warn(parts)
         return phrases
 
@@ -296,7 +270,7 @@ class Keywords:
         """Warn of texts in another language than the one given."""
         if self._language not in LANGUAGES:
             return
-        from keycontrast.text.annotators import is_foreign
+        from keycontrast.text.annotate import is_foreign
 
         texts = [text for part in parts for text in part.texts if isinstance(text, str)]
         foreign = [is_foreign(text, self._language) for text in texts]
@@ -306,12 +280,7 @@ class Keywords:
                           f"0); their phrases mean little.", stacklevel=4)
 
     def stream(self, texts: Texts, top: int = 10) -> Iterator[list[Phrase]]:
-        """Yield the phrases of each text, in order, with a thousand texts in memory at a time.
-
-        Raises:
-            InputError: as :meth:`rank`; or :meth:`fit` has not been called, so that a text's phrases would depend on
-                which others happen to be in memory.
-        """
+        """Yield the phrases of each text, in order, with a thousand texts in memory at a time, after :meth:`fit`."""
         if self._idf is None:
             raise InputError("stream: call fit(texts) before, with these or other texts, for the inverse document "
                              "frequencies; rank(texts) counts them itself.")
@@ -329,8 +298,7 @@ class Keywords:
         return choice.chosen(ranked, counts, self._vectors(self._method))
 
     def ranking_input(self, texts: Texts, top: int) -> tuple[pa.Table, Ranking, Choice]:
-        """Return token rows, whose noun chunks are the candidates, what ranks ``top`` of them, and what it leaves out.
-        """
+        """Return token rows, whose noun chunks are the candidates, the ranking, and the choice of ``top`` of them."""
         choice = replace(self._choice, top=top)
         return self._candidates(self.tokens(texts)), self._ranking(self._method, choice), choice
 
@@ -365,7 +333,13 @@ class Keywords:
         while part := list(islice(texts, _CHUNK)):
             ids = [place for place, text in enumerate(part, start) if not (self._skips and _is_null(text))]
             for place in ids:
-                _check(part[place - start], place)
+                text = part[place - start]
+                if not isinstance(text, str):
+                    advice = "; give on_null='skip' to leave out such texts" if _is_null(text) else ""
+                    raise InputError(f"text {place} (counted from 0) is no text but of type {type(text).__name__}"
+                                     f"{advice}")
+                if not is_unicode(text):
+                    raise InputError(f"text {place} (counted from 0) holds half a surrogate pair, which no text has")
             taken.append((start, part))
             yield pa.table({"text_id": pa.array(ids, pa.int64()),
                             "text": pa.array([part[place - start] for place in ids], pa.string())})
@@ -390,7 +364,7 @@ class Keywords:
         return with_candidates(tokens, self._language, self._choice.stop_words, self._vocabulary)
 
     def _vectors(self, method: str) -> Callable[[Sequence[str]], Any] | None:
-        """Return the vectors by which a choice compares phrases: those of the method's encoder, if it has one."""
+        """Return the embedding of phrases by the method's encoder, if it has one."""
         return getattr(self._ranking(method, self._choice), "vectors", None)
 
     def _chosen(self, method: str, choice: Choice, ranked: pa.Table, part: _Part,
@@ -436,11 +410,7 @@ def _reader(pipeline: Any, language: str | None, workers: int) -> tuple[str | La
 
 def ranking_of(method: str, language: str, phrases: int, encoder: Any = "bundled", seeds: tuple[str, ...] = (),
                chunks: Chunks = "auto") -> Ranking:
-    """Return a ranking by its name, for so many phrases of a text, with the settings that the library takes for best.
-
-    Raises:
-        InputError: the method does not read the language, or needs a package that is not installed.
-    """
+    """Return a ranking by its name, for so many phrases of a text, with the library's settings."""
     if method == "yake":
         from keycontrast.ranking.yake import YakeRanking
 
@@ -453,7 +423,7 @@ def ranking_of(method: str, language: str, phrases: int, encoder: Any = "bundled
 
 
 def listed(texts: Any) -> Iterator[Any]:
-    """Return the texts or documents in whatever holds them; a table, of which a column is meant, is an error."""
+    """Return the texts or documents in a text, iterable or column; a table is an error."""
     if isinstance(texts, str) or _is_doc(texts):
         return iter((texts,))
     if isinstance(texts, pa.Array | pa.ChunkedArray):
@@ -477,7 +447,8 @@ def ids_of(texts: Any) -> pa.Array | None:
     return id_column(index.tolist())
 
 
-def _with_ids(table: pa.Table, ids: pa.Array | None) -> pa.Table:
+def with_ids(table: pa.Table, ids: pa.Array | None) -> pa.Table:
+    """Return a table of rows with the column ``id`` of their texts, if there are ids."""
     return table if ids is None else table.add_column(1, "id", ids.take(table["row"].combine_chunks()))
 
 
@@ -495,14 +466,6 @@ def _is_doc(value: Any) -> bool:
 
 def _is_null(text: Any) -> bool:
     return text is None or type(text).__name__ in ("NAType", "NaTType") or (isinstance(text, float) and text != text)
-
-
-def _check(text: Any, place: int) -> None:
-    if not isinstance(text, str):
-        advice = "; give on_null='skip' to leave out such texts" if _is_null(text) else ""
-        raise InputError(f"text {place} (counted from 0) is no text but of type {type(text).__name__}{advice}")
-    if not is_unicode(text):
-        raise InputError(f"text {place} (counted from 0) holds half a surrogate pair, which no text has")
 
 
 def _documents(docs: Iterator[Any], needed: Iterable[str]) -> Iterator[_Part]:

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -15,25 +14,17 @@ from keycontrast.text.normal_form import normal_form
 # Multiplications per block; an entry of a block takes about 100 bytes while the block is worked on.
 BLOCK = 2_000_000
 DAMPING = 0.85
-# Apostrophes are left out of keywords by some rankings, and so on both sides here.
-_APOSTROPHE = "'"
-# A constant, not the project's seed: the partition describes the graph, and a change of the seed, which decides what
-# models are trained, must not make another graph of the same keywords.
+# A constant: a change of the project's seed must not make another graph of the same keywords.
 _SEED = 1
-# Passes of the Leiden algorithm over the graph; each may improve the partition. Until stable takes several times as
-# long where there is no structure to find, and gains in the last digits: 0.011172 after 0.011170 on the graph of
-# 100,000 synthetic triples.
+# Passes of the Leiden algorithm; until it is stable takes several times as long, for a gain in the last digits.
 _PASSES = 10
 
 
 @dataclass(frozen=True)
 class Edges:
-    """Columns of table ``edges``, sorted by target, then source; a pair of nodes has one sign.
+    """Columns of table ``edges`` (E,), sorted by target, then source; a pair of nodes has one sign, +1 or -1.
 
-    Attributes:
-        target, source: node ids (E,) int32; target receives from source.
-        sign: (E,) int8, +1 or -1.
-        count: multiplicities (E,) int64.
+    The target receives from the source. Types are int32, int32, int8, and int64 for the multiplicity ``count``.
     """
 
     target: np.ndarray
@@ -67,17 +58,9 @@ class Edges:
 
 def strongest(group: np.ndarray, column: np.ndarray, count: np.ndarray, columns: int,
               limit: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the ``limit`` largest counts of each group; of equal counts, those of the smaller columns.
+    """Return the entries (n,) of the ``limit`` largest counts of each group, or all.
 
-    Args:
-        group: number of the group of each entry (n,), not negative.
-        column: (n,), below ``columns``; a pair of group and column stands at most once.
-        count: (n,), at least 1.
-        columns: number of columns.
-        limit: entries kept per group; None keeps all.
-
-    Returns:
-        Group, column and count of the entries kept: by group, falling count, rising column.
+    They are sorted by group, falling count, rising column. No pair of group and column occurs twice.
     """
     peak = int(count.max(initial=0))
     sizes = np.bincount(group)
@@ -97,14 +80,8 @@ def strongest(group: np.ndarray, column: np.ndarray, count: np.ndarray, columns:
 
 @dataclass(frozen=True)
 class Dropped:
-    """What was decided on the way to the edges.
-
-    Attributes:
-        positive_self_pairs: positive self loops left out, because the model adds one to every node.
-        negative_self_pairs: negative self loops dropped.
-        conflicts: ordered pairs that were positive and negative and stayed positive.
-        capped: edges dropped by ``max_nbr``.
-    """
+    """Counts of what is left out of the edges: self loops (the model adds one to every node), and edges over
+    ``max_nbr``; and of ordered pairs of both signs, which stay positive (``conflicts``)."""
 
     positive_self_pairs: int = 0
     negative_self_pairs: int = 0
@@ -117,12 +94,9 @@ class Dropped:
 
 def multiplied(left: sparse.csr_array, right: sparse.csr_array, max_nbr: int | None,
                block: int = BLOCK) -> tuple[Edges, Dropped]:
-    """Return the edges that the product of the two factors stands for.
+    """Return the edges of the product of two factors, whose rows are target nodes.
 
-    Args:
-        left, right: the factors; rows of ``left`` are target nodes.
-        max_nbr: neighbours kept per node and sign, by count, then by node id; None keeps all.
-        block: multiplications per block of target nodes, which bound the memory.
+    ``max_nbr`` neighbours are kept per node and sign, by count, then node id. ``block`` multiplications bound memory.
     """
     edges, dropped = [], Dropped()
     for first, last in _blocks(left, right, block):
@@ -145,10 +119,7 @@ def _blocks(left: sparse.csr_array, right: sparse.csr_array, limit: int) -> Iter
 
 
 def _resolved(product: sparse.csr_array, first: int, max_nbr: int | None) -> tuple[Edges, Dropped]:
-    """Return the edges into the nodes ``first``, ``first + 1``, ... from the rows of their product.
-
-    A positive pair stays positive; self loops are left out; then the caps, so that none of these uses up a place.
-    """
+    """Return the edges into the nodes ``first``, ``first + 1``, ... from the rows of their product; caps come last."""
     row = np.repeat(np.arange(product.shape[0]), np.diff(product.indptr))
     positive, negative = product.data.real.astype(np.int64), product.data.imag.astype(np.int64)
     loop = row + first == product.indices
@@ -165,12 +136,7 @@ def _resolved(product: sparse.csr_array, first: int, max_nbr: int | None) -> tup
 
 
 class Containment:
-    """Finds keywords in texts, token by token: "art" is in "modern art", and not in "smart".
-
-    Args:
-        keywords: in normal form.
-        lemmas: whether the last word of a keyword is its lemma (``keywords.kw_lemma``).
-    """
+    """Finds keywords in normal form in texts, token by token: not "art" in "smart"; ``lemmas``: by last lemmas."""
 
     def __init__(self, keywords: Iterable[str], lemmas: bool) -> None:
         self.lemmas = lemmas
@@ -181,13 +147,7 @@ class Containment:
         self._begun = {keyword[:length] for keyword in self._known for length in range(len(keyword) + 1)}
 
     def of(self, text: str, starts: Sequence[int], ends: Sequence[int], lemmas: Sequence[str]) -> set[str]:
-        """Return the keywords that a text contains.
-
-        Args:
-            text: as written.
-            starts, ends: offsets of its tokens.
-            lemmas: of its tokens.
-        """
+        """Return the keywords that a text contains, from the offsets and lemmas of its tokens."""
         return {keyword for *_, keyword in self.places(text, starts, ends, lemmas)}
 
     def places(self, text: str, starts: Sequence[int], ends: Sequence[int],
@@ -206,12 +166,7 @@ class Containment:
 
 
 def contained(texts: Iterable[pa.Table], containment: Containment) -> Iterator[pa.Table]:
-    """Yield columns ``text_id`` and ``keyword``: the keywords that texts contain.
-
-    Args:
-        texts: pieces with columns ``text_id``, ``text``, ``start``, ``end`` and ``lemma``.
-        containment: of the keywords.
-    """
+    """Yield ``text_id`` and ``keyword`` of the keywords in texts with columns text_id, text, start, end and lemma."""
     for piece in texts:
         ids: list[int] = []
         keywords: list[str] = []
@@ -223,18 +178,13 @@ def contained(texts: Iterable[pa.Table], containment: Containment) -> Iterator[p
 
 
 def _bare(phrase: str) -> str:
-    return normal_form(phrase.replace(_APOSTROPHE, ""))
+    # Some rankings leave apostrophes out of keywords.
+    return normal_form(phrase.replace("'", ""))
 
 
 @dataclass(frozen=True)
 class Centrality:
-    """PageRank of each node.
-
-    Attributes:
-        scores: (n,) float64, summing to 1.
-        iterations: steps taken.
-        residual: L1 change in the last of them.
-    """
+    """PageRank of each node (n,) float64, summing to 1, the steps taken, and the L1 change in the last of them."""
 
     scores: np.ndarray
     iterations: int
@@ -245,13 +195,8 @@ def centrality(nodes: int, edges: Edges, tolerance: float = 1e-10) -> Centrality
     """Return PageRank over the positive edges (Page et al. 1999), by power iteration.
 
     A node that receives from another votes for it, with the edge's count as weight; a node that receives from none
-    votes for all alike. Iteration stops when the scores change by less than ``tolerance`` in L1, in absolute terms:
-    every step shrinks the change to 0.85 of what it was, so it always ends, after 146 steps at the default.
-
-    Args:
-        nodes: number of nodes n.
-        edges: of the graph; those of negative sign are not looked at.
-        tolerance: absolute L1 change, above the rounding of n sums.
+    votes for all alike. Iteration stops when the L1 change of the scores is below ``tolerance``, in absolute terms:
+    every step shrinks the change to 0.85 of the last, so it always ends, after 146 steps at the default.
     """
     if nodes == 0:
         return Centrality(np.zeros(0), 0, 0.0)
@@ -270,13 +215,8 @@ def centrality(nodes: int, edges: Edges, tolerance: float = 1e-10) -> Centrality
 
 @dataclass(frozen=True)
 class Communities:
-    """Communities over the positive edges.
-
-    Attributes:
-        number: of each node's community (n,) int32.
-        modularity: of the partition (Newman 2004), at the resolution it was found with; 0 for a graph without positive
-            edges.
-    """
+    """The number of each node's community (n,) int32, and the modularity of the partition (Newman 2004), or 0 for a
+    graph without positive edges."""
 
     number: np.ndarray
     modularity: float
@@ -293,43 +233,25 @@ def components(nodes: int, edges: Edges) -> np.ndarray:
 def communities(nodes: int, edges: Edges, resolution: float) -> Communities:
     """Return the communities that the Leiden algorithm finds (Traag, Waltman and van Eck 2019), by modularity.
 
-    The positive edges count as undirected, the counts of both directions summed.
-
-    Args:
-        nodes: number of nodes n.
-        edges: of the graph; those of negative sign are not looked at.
-        resolution: gamma of the modularity; higher gives more and smaller communities.
+    Positive edges count as undirected, both directions summed. A higher ``resolution`` gives smaller communities.
     """
-    low, high, weights = _undirected(nodes, edges.where(edges.sign == 1))
-    if not len(weights):
+    positive = edges.where(edges.sign == 1)
+    if not len(positive):
         return Communities(np.arange(nodes, dtype=np.int32), 0.0)
     import igraph  # not in the environment of a training, which needs other parts of this module
 
-    graph = igraph.Graph(n=nodes, edges=np.column_stack([low, high]))
-    with _fixed_randomness():
-        found = graph.community_leiden(objective_function="modularity", weights=weights.tolist(),
-                                       resolution=resolution, n_iterations=_PASSES).membership
-    return Communities(_by_smallest(np.array(found)),
-                       graph.modularity(found, weights=weights.tolist(), resolution=resolution))
-
-
-def _undirected(nodes: int, edges: Edges) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the lower and higher end and the summed count of each pair of nodes with an edge, sorted."""
-    low, high = np.minimum(edges.target, edges.source), np.maximum(edges.target, edges.source)
+    low, high = np.minimum(positive.target, positive.source), np.maximum(positive.target, positive.source)
     pairs, place = np.unique(low.astype(np.int64) * nodes + high, return_inverse=True)
-    return pairs // max(nodes, 1), pairs % max(nodes, 1), np.bincount(place, edges.count, minlength=len(pairs))
-
-
-@contextmanager
-def _fixed_randomness() -> Iterator[None]:
-    """Let igraph draw from a generator of our own meanwhile; it takes Python's global one otherwise."""
-    import igraph
-
+    weights = np.bincount(place, positive.count, minlength=len(pairs))
+    graph = igraph.Graph(n=nodes, edges=np.column_stack([pairs // nodes, pairs % nodes]))
     igraph.set_random_number_generator(random.Random(_SEED))
     try:
-        yield
+        found = graph.community_leiden(objective_function="modularity", weights=weights.tolist(),
+                                       resolution=resolution, n_iterations=_PASSES).membership
     finally:
         igraph.set_random_number_generator(random)
+    return Communities(_by_smallest(np.array(found)),
+                       graph.modularity(found, weights=weights.tolist(), resolution=resolution))
 
 
 def _by_smallest(labels: np.ndarray) -> np.ndarray:
@@ -344,10 +266,8 @@ def phrase_graph(names: pa.StringArray, keyword: np.ndarray, text: np.ndarray,
                  neighbours: int | None = 64) -> tuple[pa.Table, pa.Table]:
     """Return nodes and edges of the graph of phrases that share texts, as of :class:`keycontrast.graph.KeywordGraph`.
 
-    Args:
-        names: sorted phrases; the position of one is its node id.
-        keyword, text: node id, and number of the text from 0, of each phrase of each text (n,); no pair stands twice.
-        neighbours: an edge stays if it is among so many strongest of one of its ends; None keeps all.
+    The place of a phrase in ``names``, which are sorted, is its node id. ``keyword`` and ``text`` are node id and
+    number of a text (n,), each pair once. An edge stays if it is among so many strongest of one of its ends.
     """
     count = len(names)
     shape = (count, int(text.max(initial=-1)) + 1)

@@ -1,7 +1,4 @@
-"""A keyword graph as a picture: SVG that needs nothing else, its labels side by side.
-
-Nodes are placed by networkx, component by component, and then moved apart until no label lies on another.
-"""
+"""A keyword graph as a picture: SVG that needs nothing else, and the layout of labels, which the report shares."""
 
 from __future__ import annotations
 
@@ -9,7 +6,10 @@ import unicodedata
 from html import escape
 from typing import TYPE_CHECKING
 
+import networkx as nx
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
 
 from keycontrast.cells import printable
 
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _COLOURS = ("#1f6f94", "#b4531f", "#2c7a55", "#7a4fa3", "#8a6100", "#ac3b45", "#56701f", "#4f6178")
-_LONGEST, _HIGH, _LETTER, _PAD, _MARGIN = 32, 24.0, 7.2, 14.0, 20.0     # characters, then pixels
-_ROUNDS = 400
+_HIGH, _PAD, _GAP, _MARGIN = 24, 18, 5, 4   # pixels: height of a box, beside its label, between boxes, at the frame
+_LETTER = 7.2           # width of a character in pixels, rather too much: the font is not known here
+_SPARE, _SHAPE = 4.0, 1.5       # area of the picture by that of its boxes; width by height
+_ROUNDS, _FURTHER = 600, 60     # passes that move boxes apart: at first, and after one was left out
+_SLOW = 200             # nodes above which a layout by distances takes minutes
 _NEGATIVE = f'stroke="{_COLOURS[1]}" stroke-dasharray="5 3" '
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -38,8 +41,7 @@ def page_of(title: str, svg: str) -> str:
 def svg_of(nodes: pa.Table, edges: pa.Table, limit: int) -> str:
     """Return the drawing of the largest components of a :class:`keycontrast.graph.KeywordGraph`.
 
-    It has at most ``limit`` nodes, those that are most central. Edges may have a column ``sign``: negative ones are
-    dashed.
+    It has at most ``limit`` nodes, the most central ones. Edges may have a column ``sign``: negative ones are dashed.
     """
     chosen = _largest(nodes, limit)
     names, held, community = (nodes[name].take(chosen).to_pylist() for name in ("keyword", "texts", "community"))
@@ -50,22 +52,18 @@ def svg_of(nodes: pa.Table, edges: pa.Table, limit: int) -> str:
     source, target = number[source], number[target]
     inside = (source >= 0) & (target >= 0)
     links = np.stack([source[inside], target[inside]], axis=1)
-    sizes = np.array([[width_of(label) + _PAD, _HIGH] for label in labels]).reshape(-1, 2)
-    places = _apart(_laid_out(nodes["component"].take(chosen).to_numpy(), links, sizes), sizes)
-    low = (places - sizes / 2).min(axis=0, initial=0.0) - _MARGIN
-    wide, high = np.ceil((places + sizes / 2).max(axis=0, initial=0.0) + _MARGIN - low).astype(int).tolist()
-    places = places - low
+    places, sizes, (wide, high) = _placed(labels, links)
     sign = edges["sign"].to_numpy() if "sign" in edges.column_names else np.ones_like(weight)
     lines = [f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {_NEGATIVE if side < 0 else ""}'
              f'stroke-width="{min(1 + np.log2(count), 6):.1f}"><title>'
-             f'{xml_text(names[one])} – {xml_text(names[other])}: {side * count}</title></line>'
+             f'{_xml(names[one])} – {_xml(names[other])}: {side * count}</title></line>'
              for (one, other), count, side, (x, y), (x2, y2) in zip(
                  links.tolist(), weight[inside].tolist(), sign[inside].tolist(), places[links[:, 0]],
                  places[links[:, 1]], strict=True)]
     colour = {group: _COLOURS[place % len(_COLOURS)] for place, group in enumerate(dict.fromkeys(community))}
-    boxes = [f'<g><title>{xml_text(name)}: {count} text{"s" * (count != 1)}</title><rect x="{x - box[0] / 2:.1f}" '
+    boxes = [f'<g><title>{_xml(name)}: {count} text{"s" * (count != 1)}</title><rect x="{x - box[0] / 2:.1f}" '
              f'y="{y - box[1] / 2:.1f}" width="{box[0]:.1f}" height="{box[1]:.1f}" rx="7" stroke="{colour[group]}"/>'
-             f'<text x="{x:.1f}" y="{y + 4.5:.1f}" fill="#1b1f24">{xml_text(label)}</text></g>'
+             f'<text x="{x:.1f}" y="{y + 4.5:.1f}" fill="#1b1f24">{_xml(label)}</text></g>'
              for name, label, count, group, (x, y), box in zip(names, labels, held, community, places, sizes,
                                                                strict=True)]
     return "\n".join([
@@ -83,59 +81,78 @@ def _largest(nodes: pa.Table, limit: int) -> np.ndarray:
     return np.sort(np.lexsort((np.arange(len(component)), -worth.round(12), component, -size))[:limit])
 
 
-def _laid_out(component: np.ndarray, links: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the centre of each node (n, 2): components in rows, the largest first."""
-    import networkx as nx
-
-    places = np.zeros((len(component), 2))
-    corner, row_height = np.zeros(2), 0.0
-    widest = max(1100.0, 200.0 * np.sqrt(len(component)))
-    groups, counts = np.unique(component, return_counts=True)
-    for group in groups[np.argsort(-counts, kind="stable")]:
-        members = np.flatnonzero(component == group)
-        part = nx.Graph()
-        part.add_nodes_from(members.tolist())
-        part.add_edges_from(links[component[links[:, 0]] == group].tolist())
-        found = nx.spring_layout(part, seed=1, iterations=100, k=2 / np.sqrt(len(members)))
-        here = np.array([found[node] for node in members.tolist()]) * 60.0 * np.sqrt(len(members)) * (1.3, 0.8)
-        span = (here + sizes[members] / 2).max(axis=0) - (here - sizes[members] / 2).min(axis=0)
-        if corner[0] and corner[0] + span[0] > widest:
-            corner, row_height = np.array([0.0, corner[1] + row_height + 2 * _MARGIN]), 0.0
-        places[members] = here - (here - sizes[members] / 2).min(axis=0) + corner
-        corner[0] += span[0] + 2 * _MARGIN
-        row_height = max(row_height, span[1])
-    return places
+def _placed(labels: list[str], links: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
+    """Return centres and sizes of the boxes (n, 2), and width and height of a picture that has room for all."""
+    sizes = np.array([[width_of(label) + _PAD, _HIGH] for label in labels]).reshape(-1, 2)
+    area = _SPARE * (sizes + _GAP).prod(axis=1).sum()
+    frame = np.maximum(np.sqrt(area * np.array([_SHAPE, 1 / _SHAPE])), sizes.max(axis=0, initial=32) + 2 * _MARGIN)
+    start = laid_out(len(labels), links)
+    while True:
+        wide, high = np.ceil(frame).astype(int).tolist()
+        places, kept = separated(start, sizes, (wide, high))
+        if kept.all():
+            return places, sizes, (wide, high)
+        frame *= 1.25
 
 
-def _apart(places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the places moved until boxes of these sizes lie beside each other, with some space between them."""
-    room = (sizes[:, None] + sizes[None]) / 2 + 6.0
-    above = np.arange(len(places))[:, None] < np.arange(len(places))[None]
-    for _ in range(_ROUNDS):
-        away = places[:, None] - places[None]
-        need = room - np.abs(away)
-        crossing = (need > 0).all(axis=2)
-        np.fill_diagonal(crossing, False)
-        if not crossing.any():
-            break
-        sideways = need[..., 0] < need[..., 1]
-        sign = np.where(away != 0, np.sign(away), np.where(above, -1.0, 1.0)[..., None])
-        push = np.where(crossing[..., None], sign * (need + 0.5) / 2, 0.0)
-        push *= np.stack([sideways, ~sideways], axis=2)
-        places = places + push.sum(axis=1)
-    return places
+def laid_out(count: int, links: np.ndarray) -> np.ndarray:
+    """Return places of nodes (n, 2) from 0 to 1, spread evenly, by distances (Kamada & Kawai 1989) or by springs."""
+    if count == 0:
+        return np.zeros((0, 2))
+    network = nx.Graph()
+    network.add_nodes_from(range(count))
+    if count > _SLOW:
+        network.add_edges_from(links.tolist())
+        found = nx.spring_layout(network, seed=1)
+    else:
+        graph = csr_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(count, count))
+        distances = shortest_path(graph, directed=False, unweighted=True)
+        finite = np.isfinite(distances)
+        distances[~finite] = 1.2 * max(distances[finite].max(), 1)      # components stand beside each other
+        start = {node: (np.cos(angle), np.sin(angle))
+                 for node, angle in enumerate(np.linspace(0, 2 * np.pi, count, False))}
+        found = nx.kamada_kawai_layout(
+            network, dist={node: dict(enumerate(row)) for node, row in enumerate(distances)}, pos=start)
+    places = np.array([found[node] for node in range(count)])
+    spans = np.maximum(np.ptp(places, axis=0), 1e-9)
+    ranks = places.round(6).argsort(axis=0, kind="stable").argsort(axis=0) / max(count - 1, 1)
+    return ((places - places.min(axis=0)) / spans + ranks) / 2
 
 
-def shortened(text: str) -> str:
-    """Return a label, cut where it is long."""
-    return text if len(text) <= _LONGEST else text[:_LONGEST - 1] + "…"
+def separated(places: np.ndarray, sizes: np.ndarray, frame: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centres of boxes (n, 2) in a frame in which none overlaps another, and which boxes are kept (n,).
+
+    Boxes are moved apart; where there is no room, the last one in the order of ``places`` is left out.
+    """
+    low, high = sizes / 2 + _MARGIN, np.array(frame) - sizes / 2 - _MARGIN
+    centres, kept = low + places * (high - low), np.ones(len(places), dtype=bool)
+    order = np.sign(np.subtract.outer(np.arange(len(places)), np.arange(len(places))))[..., None]
+    rounds = _ROUNDS
+    while True:
+        for _ in range(rounds):
+            away = centres[:, None] - centres[None]
+            need = (sizes[:, None] + sizes[None]) / 2 + _GAP - np.abs(away)
+            crossing = (need > 0).all(axis=2) & kept[:, None] & kept[None] & ~np.eye(len(places), dtype=bool)
+            if not crossing.any():
+                return centres, kept
+            # Along the axis that needs the smaller move; equal centres move by their order.
+            sideways = need[..., :1] < 3 * need[..., 1:]
+            push = np.where(away != 0, np.sign(away), order) * (need + 1) / 2 * np.concatenate(
+                [sideways, ~sideways], axis=2) * crossing[..., None]
+            centres = np.clip(centres + push.sum(axis=1), low, high)
+        kept[np.flatnonzero(crossing.any(axis=1))[-1]] = False
+        rounds = _FURTHER
+
+
+def shortened(text: str, longest: int = 32) -> str:
+    """Return a label, cut where it has more characters than ``longest``."""
+    return text if len(text) <= longest else text[:longest - 1] + "…"
 
 
 def width_of(text: str) -> float:
-    """Return the width of a text in pixels, rather too much: the font is not known here."""
+    """Return the width of a text in pixels."""
     return _LETTER * sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def xml_text(text: str) -> str:
-    """Return a text as XML, control characters spelt out."""
+def _xml(text: str) -> str:
     return escape(printable(text))

@@ -11,10 +11,7 @@ Item = TypeVar("Item")
 
 def progress(items: Iterable[Item], what: str, total: int | None = None, unit: str = "it",
              done: int = 0) -> Iterator[Item]:
-    """Yield ``items`` while showing how many are done, how fast, and how long the rest will take.
-
-    ``done`` counts the items that an earlier, interrupted run has finished.
-    """
+    """Yield ``items`` under a bar; ``done`` counts the items that an earlier, interrupted run has finished."""
     if total is None and isinstance(items, Sized):
         total = len(items)
     with progress_bar(what, total, unit, done) as bar:

@@ -1,9 +1,9 @@
-"""Rows of tables as people have them: CSV, TSV, JSON lines and Parquet, packed or not; and lines of text files.
+"""Rows of CSV, TSV, JSON lines and Parquet, packed or not, and lines of text files.
 
     for record in read_table(Path("questions.csv"), TableForm(".csv"), check=lambda names, first, schema: None):
         record.problem or record.values["question"]
 
-What is wrong with a row is said in its record, and what is wrong with a file in an error; nothing is guessed away.
+A fault of a row stands in its record; a fault of a file is an error.
 """
 
 import bz2
@@ -29,11 +29,9 @@ from keycontrast.errors import InputError
 
 MARK = "\ufeff"
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
-# Characters; what is longer is no text but a file in a cell, and language pipelines read no more at a time.
-LONGEST_TEXT = 1_000_000
+LONGEST_TEXT = 1_000_000    # characters; language pipelines read no more at a time
 Quoting = Literal["standard", "none"]
-# Receives the names of a table's columns, its first line as text (of a CSV file) and its Arrow schema (of Parquet);
-# raises an InputError if a column is missing.
+# Gets the names of the columns, the first line (of CSV) and the Arrow schema (of Parquet); raises an InputError.
 Check = Callable[[list[str], str, pa.Schema | None], None]
 
 _BUFFER = 1 << 17
@@ -56,7 +54,7 @@ _NAMED = {delimiter: ending for ending, delimiter in _DELIMITERS.items()}
 
 
 class Words(NamedTuple):
-    """How messages call what a person may set: the encoding, no quoting, and the separator."""
+    """Names of settings in messages: the encoding, no quoting, and the separator."""
 
     encoding: str = "--encoding"
     unquoted: str = "--quoting none"
@@ -68,14 +66,9 @@ OPTIONS = Words()
 
 @dataclass(frozen=True)
 class TableForm:
-    """How a file is laid out.
+    """The format of a file: ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``, and its settings.
 
-    Attributes:
-        ending: ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``.
-        encoding: of text files.
-        quoting: of CSV and TSV: ``standard`` as in RFC 4180; ``none`` if quotation marks are ordinary characters.
-        separator: of the columns of CSV and TSV; empty: as the ending says.
-        words: what messages call these.
+    Quoting is ``standard`` (RFC 4180), or ``none``: marks are ordinary. An empty separator is that of the ending.
     """
 
     ending: str
@@ -86,18 +79,14 @@ class TableForm:
 
     @property
     def delimiter(self) -> str:
-        """What stands between two columns."""
+        """Separator of the columns."""
         return self.separator or _DELIMITERS[self.ending]
 
 
 class Record(NamedTuple):
-    """One row as it was found.
+    """One row: its number from 1 (without a header, with empty lines) and its values by column.
 
-    Attributes:
-        number: from 1; the header of a CSV or TSV file is not counted, empty lines are.
-        values: by column; None where the row cannot be read.
-        line: what stands there, in that case.
-        problem: why it cannot be read, ``category: detail``.
+    Of a row that cannot be read, ``values`` is None, ``line`` its text, and ``problem`` ``category: detail``.
     """
 
     number: int
@@ -117,17 +106,17 @@ def read_table(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
 
 
 class _Archive(io.RawIOBase):
-    """What comes out of an archive; whatever is wrong with it becomes an error that names it."""
+    """The bytes of an archive; damage becomes an error that names it."""
 
     def __init__(self, stream: IO[bytes], path: Path) -> None:
         self._stream, self._path = stream, path
 
     def readable(self) -> bool:
-        """Say that bytes can be read."""
+        """Return True: bytes can be read."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Fill ``buffer`` as far as there is something, return how many bytes that are."""
+        """Read bytes into ``buffer`` and return their number."""
         try:
             data = self._stream.read(len(buffer))
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
@@ -158,7 +147,7 @@ COMPRESSIONS = tuple(_PACKED)
 
 
 def file_format(path: Path) -> str:
-    """Return the ending that says how a file is laid out, without that of its compression."""
+    """Return the ending of a file without that of its compression."""
     return Path(path.stem if path.suffix.lower() in COMPRESSIONS else path.name).suffix.lower()
 
 
@@ -173,16 +162,13 @@ def packed(path: Path) -> str | None:
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
-    """Open ``path`` for reading; what is packed, by its first bytes, is unpacked on the way, in constant memory."""
+    """Open ``path`` for reading, unpacked in constant memory if its first bytes are those of an archive."""
     ending = packed(path)
     return path.open("rb") if ending is None else io.BufferedReader(_Archive(_PACKED[ending][1](path), path), _BUFFER)
 
 
 def open_text(path: Path, encoding: str, words: Words = OPTIONS) -> io.TextIOWrapper:
-    r"""Open ``path`` as text; lines end with \n alone, and a mark at the beginning is left out.
-
-    Bytes that are not of the encoding become lone surrogates, so that one bad row does not hide the others.
-    """
+    r"""Open ``path`` as text without a byte order mark; lines end with \n, bad bytes become lone surrogates."""
     stream = open_bytes(path)
     try:
         codec = _codec(path, stream.peek(4), encoding, words)
@@ -208,8 +194,7 @@ def _codec(path: Path, head: bytes, encoding: str, words: Words) -> str:
 
 
 def text_lines(path: Path, encoding: str, words: Words = OPTIONS) -> Iterator[str]:
-    r"""Yield the lines of ``path``, each with its \n.
-    """
+    r"""Yield the lines of ``path``, each with its \n."""
     with open_text(path, encoding, words) as handle:
         try:
             yield from handle
@@ -218,7 +203,7 @@ def text_lines(path: Path, encoding: str, words: Words = OPTIONS) -> Iterator[st
 
 
 def is_unicode(text: str) -> bool:
-    """Say whether ``text`` can be written as UTF-8, that is, holds no lone surrogate."""
+    """Return whether ``text`` can be written as UTF-8, that is, has no lone surrogate."""
     if text.isascii():
         return True
     try:
@@ -229,7 +214,7 @@ def is_unicode(text: str) -> bool:
 
 
 def text_fault(text: str, name: str) -> str:
-    """Return why a text, called ``name`` in its row, cannot be taken, as ``category: detail``; empty if it can."""
+    """Return the fault of a text, called ``name`` in its row, as ``category: detail``, or nothing."""
     if "\0" in text:
         return f"NUL byte: {name} holds one, and text holds none; take it out, or name the encoding that the file has"
     if len(text) > LONGEST_TEXT:
@@ -258,24 +243,19 @@ def _remedy(words: Words) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return ``text`` with undecodable bytes, and whatever else cannot be written as UTF-8, spelt out."""
+    """Return ``text`` with undecodable bytes and lone surrogates as escapes."""
     spelt = _UNDECODED.sub(lambda found: f"\\x{ord(found[0]) - 0xdc00:02x}", text)
     return spelt.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 # CSV and TSV
 
-# A record that is not an empty line: its number (0 for the header), the number of its first line, what stands
-# there, its fields, and what is wrong with it.
+# A record: its number (0 for the header), the number of its first line, its text, its fields, and its fault.
 _Fields = tuple[int, int, str, list[str], str]
 
 
 def _delimited(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
-    r"""Yield the rows of a ``.csv`` or ``.tsv`` file, which must begin with a header.
-
-    Lines may end with \n or \r\n, also mixed. With ``quoting: none`` every line is a row; otherwise fields that hold
-    delimiters, marks or line ends must be in quotation marks, and marks inside them doubled.
-    """
+    r"""Yield the rows of a ``.csv`` or ``.tsv`` file with a header; lines may end with \n or \r\n, also mixed."""
     records = _records(path, text_lines(path, form.encoding, form.words), form)
     header = _header(path, next(records, None), form, check)
     number = 0
@@ -296,7 +276,7 @@ def _delimited(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
 
 
 def _header(path: Path, record: _Fields | None, form: TableForm, check: Check) -> list[str]:
-    """Return the names of the columns, once they are known to hold what is needed."""
+    """Return the names of the columns after the check."""
     if record is None:
         raise InputError(f"{path}: the file is empty. Fetch it again, or leave it out.")
     _, _, text, fields, problem = record
@@ -317,11 +297,7 @@ def _header(path: Path, record: _Fields | None, form: TableForm, check: Check) -
 
 
 def _records(path: Path, source: Iterator[str], form: TableForm) -> Iterator[_Fields]:
-    """Yield the records of a CSV file.
-
-    A broken record over several lines is an error of the file: an unclosed quotation mark may have swallowed any number
-    of good rows.
-    """
+    """Yield the records of a CSV file; an unclosed quotation mark, which swallows good rows, is an error."""
     csv.field_size_limit(_LONGEST)
     lines: list[str] = []
 

@@ -1,13 +1,12 @@
 """Components of spaCy with pytextrank's interface, several times as fast.
 
-    nlp.add_pipe("keycontrast_textrank")                    # where nlp.add_pipe("textrank") stood
+    nlp.add_pipe("keycontrast_textrank")                    # in place of nlp.add_pipe("textrank")
     nlp("A red ball.")._.phrases[0].text
 
 Documents get ``doc._.phrases`` (phrases with ``text``, ``rank``, ``count`` and ``chunks``) and ``doc._.textrank``,
-whose summaries, unit vectors and plots are the package's own. Phrases and ranks are the package's too, to rounding;
-phrases whose ranks agree to nine digits stand in the order of their texts. The graph of networkx is made for those
-documents alone that are asked for it. :mod:`keycontrast.ranking` ranks many texts at once, for which arrays are made; a
-pipeline hands on one document at a time, for which it is faster to make none.
+whose summaries, unit vectors and plots are the package's own. Phrases and ranks are the package's, to rounding; phrases
+whose ranks agree to nine digits are sorted by their texts. The graph of networkx is made when it is first read. The
+engine of :mod:`keycontrast.ranking` is faster for many texts at once, and slower for one.
 """
 
 import time
@@ -52,7 +51,7 @@ def _when_asked(name: str) -> property:
 
 
 class _Ranked:
-    """What stands before the package's classes: the same phrases without a graph of networkx."""
+    """A base before the package's classes: the same phrases without a graph of networkx."""
 
     graph_made = False
     _restart: Callable[..., np.ndarray | None]  # weights of the nodes in a restart; None weighs all alike
@@ -61,11 +60,7 @@ class _Ranked:
     seen_lemma = _when_asked("seen_lemma")
 
     def calc_textrank(self) -> list[Any]:
-        """Return the phrases of the document, best first.
-
-        Raises:
-            PowerIterationFailedConvergence: as the package raises it.
-        """
+        """Return the phrases of the document, best first."""
         own: Any = self
         began = time.perf_counter()
         self.graph_made = False
@@ -111,7 +106,7 @@ class _PositionRank(_Ranked, _package.PositionRank):
 
 def _nodes(rows: list[list[int]], kept: set[int], doc: Doc, stopwords: Any,
            ) -> tuple[Nodes, list[int], list[list[int]]]:
-    """Return lemmas with parts of speech by number, the number of each token (-1: none), and the nodes by sentence."""
+    """Return nodes by lemma and part of speech, the node of each token (-1: none), and the nodes by sentence."""
     nodes: Nodes = {}
     node_of, sentences = [-1] * len(rows), [list[int]()]
     for place, (lemma, pos, opens) in enumerate(rows):
@@ -147,7 +142,12 @@ def _ranks(size: int, edges: dict[tuple[int, int], int], restart: np.ndarray | N
     count = np.concatenate([count, count[apart]])
     total = np.bincount(row, count, size)
     towards = np.full(size, 1.0 / size) if restart is None else restart
-    step = _matrix(size, column, row, _DAMPING * count / total[row])
+    weight = _DAMPING * count / total[row]
+    if size > _DENSE:
+        step: Any = csr_array((weight, (column, row)), (size, size))
+    else:
+        step = np.zeros((size, size))
+        step[column, row] = weight
     alone = total == 0
     found, back = np.full(size, 1.0 / size), (1 - _DAMPING) * towards
     lonely = bool(alone.any())
@@ -161,14 +161,6 @@ def _ranks(size: int, edges: dict[tuple[int, int], int], restart: np.ndarray | N
     raise PowerIterationFailedConvergence(_ITERATIONS)
 
 
-def _matrix(size: int, row: np.ndarray, column: np.ndarray, value: np.ndarray) -> Any:
-    if size > _DENSE:
-        return csr_array((value, (row, column)), (size, size))
-    matrix = np.zeros((size, size))
-    matrix[row, column] = value
-    return matrix
-
-
 def _spans(doc: Doc) -> "list[Span]":
     """Return noun chunks and entities, those once that are both by the same name."""
     try:
@@ -179,8 +171,6 @@ def _spans(doc: Doc) -> "list[Span]":
 
 
 class _Component(_package.BaseTextRankFactory):
-    """A component; arguments as pytextrank takes them."""
-
     of_document: type = _TextRank
 
     def __call__(self, doc: Doc) -> Doc:

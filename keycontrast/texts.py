@@ -14,10 +14,7 @@ COLUMN = "text"
 
 
 class Given(NamedTuple):
-    """A text of a file, without spaces around it, and what stands in the column of ids, if there is one.
-
-    The text is None where there is none and such rows are skipped.
-    """
+    """The id of a row, if there is a column of ids, and its text without spaces around it; None in a skipped row."""
 
     id: Any
     text: str | None
@@ -25,13 +22,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How a file of texts is read, as :class:`keycontrast.reading.TableForm` and by these.
-
-    Attributes:
-        column: of the texts in a table; None for ``text``.
-        id_column: whose values are carried along.
-        skip_empty: leave out rows without a text, which are errors otherwise.
-    """
+    """Options of the commands for files of texts; without ``skip_empty``, rows without a text are errors."""
 
     column: str | None = None
     id_column: str | None = None
@@ -57,8 +48,7 @@ LINES = FileOptions()
 
 def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
                options: FileOptions = LINES) -> Iterator[str]:
-    """Yield texts, without spaces around them, as they are read: the arguments, or those of a file, or of ``stream``.
-    """
+    """Yield texts, without spaces around them: the arguments, or those of a file, or of ``stream``."""
     if arguments and file is not None:
         raise InputError("give texts or --file, not both.")
     if file is None and options != LINES:
@@ -74,11 +64,7 @@ def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
 
 
 def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
-    """Yield the texts of a file, in order.
-
-    Of CSV, TSV, JSON lines and Parquet that is one a row; any other file has one a line, empty lines left out. Each may
-    be packed: .gz, .bz2, .xz or .zst.
-    """
+    """Yield the texts of a file, perhaps packed: one a row of a table, one a line of other files."""
     if not file.is_file():
         what = "a folder" if file.is_dir() else "no such file"
         raise InputError(f"{file}: {what}. It should be a file with one text per line, or a table: "
@@ -169,7 +155,7 @@ def _of_table(file: Path, form: str, options: FileOptions) -> Iterator[Given]:
 
 
 def _text(file: Path, record: reading.Record, column: str, skip_empty: bool) -> str | None:
-    """Return the text of a row; None if it has none and ``skip_empty`` says so. Unasked, that is an error."""
+    """Return the text of a row; without one, None if ``skip_empty``, else an error."""
     place = f"{file}, row {record.number}"
     if record.values is None:
         raise InputError(f"{place}: {record.problem}")

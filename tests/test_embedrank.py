@@ -6,7 +6,6 @@ import pytest
 from ranking_tables import by_chance, frequencies, tagged
 from tiny_project import save_encoder
 
-from keycontrast.explain import explain
 from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.chunks import with_chunks
 from keycontrast.ranking.embedrank import EmbedRanking
@@ -52,9 +51,3 @@ def test_a_text_ranks_the_same_alone_and_among_others(source):
     scores = [np.nan_to_num(one["score"].to_numpy(zero_copy_only=False).astype(float)) for one in (whole, alone)]
     assert scores[0] == pytest.approx(scores[1], rel=1e-3)
     assert set(whole["status"].to_pylist()) <= {"ok", "empty_text", "no_candidate"}
-
-
-def test_it_is_explained(source):
-    tokens = tagged("old/ADJ graph/NOUN is/AUX text/NOUN")
-    found = explain(tokens, embedrank.ranking(with_encoder(source), "en"), 5, method="embedrank", idf=IDF)
-    assert {one.phrase for one in found.phrases} == {"old graph", "text"} and "embedrank: cosine" in found.settings

@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from stages.results.page.graph_map import SHAPES, graph_maps, largest_components, separated, strongest
+from keycontrast.picture import separated
+from stages.results.page.graph_map import SHAPES, graph_maps, largest_components, strongest
 
 
 def graph_of(count, long=False):

@@ -33,10 +33,9 @@ def as_networkx(nodes, edges, kind, signs=(1,)):
     return graph
 
 
-@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("size", [(30, 90), (50, 30), (12, 100)], ids=str)
-def test_centrality_equals_networkx(seed, size):
-    edges = random_edges(seed, *size)  # the second size has nodes without edges
+def test_centrality_equals_networkx(size):
+    edges = random_edges(1, *size)  # the second size has nodes without edges
     ours = centrality(size[0], edges)
     theirs = nx.pagerank(as_networkx(size[0], edges, nx.DiGraph), tol=1e-14, max_iter=5000)
     assert ours.scores == pytest.approx([theirs[node] for node in range(size[0])], abs=1e-9)
@@ -45,16 +44,13 @@ def test_centrality_equals_networkx(seed, size):
 
 def test_iteration_stops_at_the_first_absolute_change_below_the_tolerance():
     edges = random_edges(1)
-    found = centrality(30, edges, tolerance=1e-6)
-    assert found.residual < 1e-6
-    step_before = centrality(30, edges, tolerance=found.residual * 1.000001)
-    assert step_before.iterations == found.iterations
-    fewer = centrality(30, edges, tolerance=1e-5)
-    assert fewer.iterations < found.iterations < centrality(30, edges).iterations <= 146
-    assert centrality(30, edges).residual < 1e-10
+    found, fewer, default = (centrality(30, edges, tolerance) for tolerance in (1e-6, 1e-5, 1e-10))
+    assert found.residual < 1e-6 and default.residual < 1e-10
+    assert centrality(30, edges, tolerance=found.residual * 1.000001).iterations == found.iterations
+    assert fewer.iterations < found.iterations < default.iterations <= 146
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_components_join_both_signs_and_count_from_the_smallest_node(seed):
     edges = random_edges(seed, 40, 25)
     graph = as_networkx(40, edges, nx.Graph, signs=(1, -1))
@@ -77,16 +73,9 @@ def test_modularity_equals_networkx_on_summed_counts(resolution):
 
 def test_communities_do_not_depend_on_the_hash_seed():
     # Python's hash seed is random here, and another in the process that is started.
-    edges = random_edges(4, 300, 1500)
-    program = """
-import json, sys
-import numpy as np
-from keycontrast.network import Edges
-from keycontrast.network import communities
-edges = Edges.of(*(np.array(column) for column in json.load(sys.stdin)))
-print(json.dumps(communities(300, edges, 1.0).number.tolist()))
-"""
-    columns = [column.tolist() for column in (edges.target, edges.source, edges.sign, edges.count)]
-    done = subprocess.run([sys.executable, "-c", program], input=json.dumps(columns), capture_output=True, text=True,
-                          check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "7"})
-    assert json.loads(done.stdout) == communities(300, edges, 1.0).number.tolist()
+    program = ("from test_graph_statistics import communities, random_edges\n"
+               "print(communities(300, random_edges(4, 300, 1500), 1.0).number.tolist())")
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": path})
+    assert json.loads(done.stdout) == communities(300, random_edges(4, 300, 1500), 1.0).number.tolist()

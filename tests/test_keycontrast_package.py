@@ -1,10 +1,6 @@
 """The package ``keycontrast``: rankings and graphs for other programs, beside modules of theirs with our names."""
 
 import doctest
-import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from itertools import islice, repeat
@@ -13,7 +9,6 @@ import networkx as nx
 import pandas as pd
 import pyarrow as pa
 import pytest
-from wheel import wheel_site
 
 from keycontrast import InputError, Keywords, keyword_graph
 from keycontrast.text.normal_form import normal_form
@@ -122,28 +117,3 @@ def test_the_graph_joins_phrases_that_share_a_text(tmp_path):
     assert nx.utils.edges_equal(read.edges(data=True), graph.edges(data=True))
     assert keyword_graph([]).nodes.num_rows == 0
     assert set(keyword_graph(["Black money."], keywords=Keywords("yake")).nodes["keyword"].to_pylist()) > {"money"}
-
-
-@pytest.mark.whole
-def test_the_wheel_works_outside_the_clone(tmp_path):
-    site = wheel_site(tmp_path)
-    place = tmp_path / "elsewhere"
-    place.mkdir()
-    program = """
-import json, keycontrast
-from keycontrast import Keywords
-from keycontrast.text.pipelines import EMBEDDED_FOLDER
-keycontrast.load_pipeline().add_pipe("keycontrast_textrank")
-print(json.dumps([keycontrast.__file__, str(EMBEDDED_FOLDER),
-                  Keywords().rank("A red ball.")[0][0].text]))
-"""
-    environment = {**os.environ, "PYTHONPATH": str(site)}
-    done = subprocess.run([sys.executable, "-c", program], cwd=place, env=environment, capture_output=True, text=True,
-                          check=True)
-    *files, phrase = json.loads(done.stdout)
-    assert phrase == "red ball" and all(file.startswith(str(site)) for file in files)
-    assert not any((site / name).exists() for name in ("stages", "models", "pipeline"))
-    (place / "texts.txt").write_text("Black money in New York.\n", encoding="utf-8")
-    said = subprocess.run([sys.executable, "-m", "keycontrast.cli", "keywords", "texts.txt", "--jsonl"], cwd=place,
-                          env=environment, capture_output=True, text=True, check=True).stdout
-    assert [phrase["keyword"] for phrase in json.loads(said)["phrases"]] == ["black money", "new york"]

@@ -3,13 +3,9 @@
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
-from source_imports import ROOT
 from typer.testing import CliRunner
 
 from keycontrast import cli
@@ -48,20 +44,13 @@ def test_every_text_has_all_its_phrases(lines):
     assert "1  Black money" in shown and "(no phrase)" in shown and "New York" in shown
 
 
-def test_tables_name_their_column_and_standard_input_has_lines(tmp_path, lines):
-    tables = {"t.csv": "id,body\n1,Old graph theory.\n", "t.jsonl": '{"body": "Old graph theory."}\n'}
-    for name, content in tables.items():
-        (tmp_path / name).write_text(content, encoding="utf-8")
-        assert "old graph theory" in keywords(tmp_path / name, "--column", "body", "--csv")
-    assert keywords("-", "--csv", given="\n".join(TEXTS)) == keywords(lines, "--csv")
-
-
 def test_parquet_csv_json_and_python_say_the_same(lines, tmp_path):
     keywords(lines, "--out", tmp_path / "phrases.parquet")
     found = pq.read_table(tmp_path / "phrases.parquet")
     assert found.equals(Keywords().rank(TEXTS).table)
     rows = [{name: str(value) for name, value in row.items()} for row in found.to_pylist()]
     assert list(csv.DictReader(io.StringIO(keywords(lines, "--csv")))) == rows
+    assert keywords("-", "--csv", given="\n".join(TEXTS)) == keywords(lines, "--csv")
     objects = map(json.loads, keywords(lines, "--jsonl").splitlines())
     assert [{"row": one["row"], **phrase} for one in objects for phrase in one["phrases"]] == found.to_pylist()
 
@@ -134,19 +123,6 @@ def test_bad_input_is_named(tmp_path, content, arguments, message):
         (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(InputError, match=message):
         keywords(tmp_path / "t.csv", *arguments)
-
-
-@pytest.mark.whole
-def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path):
-    path = tmp_path / "many.txt"
-    path.write_text("Graph theory helps the old black money.\n" * 3000, encoding="utf-8")
-    command = [sys.executable, "-m", "pipeline", "keywords", str(path), "--method", "yake"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)}) as running:
-        assert running.stdout.readline().startswith(b"0  Graph theory")
-        running.stdout.close()
-        told = running.stderr.read().decode()
-    assert "Traceback" not in told and "Broken" not in told
 
 
 def test_the_graph_of_a_file_needs_a_place(lines, tmp_path):

@@ -103,15 +103,6 @@ def test_a_focus_is_that_of_the_package():
     assert compared > 10
 
 
-@pytest.mark.parametrize("method", ["pytextrank", "embedrank"])
-def test_seed_words_draw_the_ranking(method):
-    text = "The dog chases a red ball in fine weather."
-    plain, drawn = (Keywords(method, seed_words=words).rank([text, TEXTS[0]]) for words in ((), ["dog"]))
-    share = [{phrase.keyword: phrase.score / found[0].score for phrase in found} for found in (plain[0], drawn[0])]
-    assert share[1]["dog"] / share[1]["fine weather"] > 1.2 * share[0]["dog"] / share[0]["fine weather"]
-    assert method == "embedrank" or plain[1] == drawn[1]
-
-
 def test_a_seed_is_a_quarter_of_what_a_text_means():
     unit = [vector / np.linalg.norm(vector) for vector in map(np.array, Letters().encode([TEXTS[3], "ball", "dog"]))]
     meant = 3 * unit[0] + (unit[1] + unit[2]) / 2
@@ -122,13 +113,6 @@ def test_a_seed_is_a_quarter_of_what_a_text_means():
         vector = EmbedRanking(Letters()).vectors([phrase.keyword])[0]
         ratio = (vector @ meant / np.linalg.norm(meant)) / (vector @ unit[0])
         assert phrase.score / by_keyword[phrase.keyword] == pytest.approx(ratio, rel=1e-3)
-
-
-def test_a_threshold_is_the_least_score():
-    scores = [phrase.score for phrases in Keywords().rank(TEXTS) for phrase in phrases]
-    least = sorted(scores)[len(scores) // 2]
-    kept = [phrase.score for phrases in Keywords(threshold=least).rank(TEXTS) for phrase in phrases]
-    assert kept == [score for score in scores if score >= least] and len(kept) < len(scores)
 
 
 def test_encoders_of_every_kind(tmp_path):

@@ -1,12 +1,10 @@
 """Pictures of keyword graphs: labels beside each other, texts escaped, nothing fetched, the same bytes each time."""
 
 import csv
-import json
 import re
 import xml.etree.ElementTree as ET
 from itertools import combinations
 
-import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -70,10 +68,3 @@ def test_what_a_keyword_holds_is_shown_and_not_obeyed():
         page.replace("http://www.w3.org/2000/svg", ""))
     with pytest.raises(InputError, match="limit: must be a whole number from 1, the nodes to draw, found 0"):
         made.svg(0)
-
-
-def test_nodes_have_their_keywords_for_names_in_every_export(graph, tmp_path):
-    names = set(graph.nodes["keyword"].to_pylist())
-    graph.graphml(tmp_path / "g.graphml")
-    assert set(nx.read_graphml(tmp_path / "g.graphml")) == names
-    assert {node["id"] for node in json.loads(json.dumps(nx.node_link_data(graph.networkx())))["nodes"]} == names

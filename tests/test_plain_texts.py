@@ -13,7 +13,7 @@ from table_files import bytes_of
 from keycontrast import Keywords, keyword_graph
 from keycontrast.errors import InputError
 from keycontrast.ranking import rank
-from keycontrast.text.annotators import load_annotator
+from keycontrast.text.annotate import load_annotator
 from keycontrast.text.tokens import token_table
 from pipeline.neighbourhood import Graph, holding_texts, node_of
 from pipeline.schemas import SCHEMAS

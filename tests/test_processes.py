@@ -116,12 +116,12 @@ def test_the_shell_script_finds_its_python_without_proc(tmp_path):
 
 
 def test_the_disk_has_every_file_and_folder_of_an_artifact(tmp_path, monkeypatch):
-    (tmp_path / "model" / "weights").mkdir(parents=True)
-    (tmp_path / "model" / "weights" / "a").write_bytes(b"a")
     waited = []
     monkeypatch.setattr(files.os, "fsync", lambda handle: waited.append(Path(f"/proc/self/fd/{handle}").readlink()))
-    files.flush_below(tmp_path / "model")
-    assert [path.name for path in waited] == ["weights", "a", "model"]
+    with files.atomic_folder(tmp_path / "model") as folder:
+        (folder / "weights").mkdir()
+        (folder / "weights" / "a").write_bytes(b"a")
+    assert [path.name for path in waited] == ["weights", "a", folder.name, tmp_path.name]
 
 
 FAULTS = """

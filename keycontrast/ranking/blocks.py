@@ -22,7 +22,7 @@ PIECE = 1 << 12
 
 @dataclass(frozen=True)
 class TokenBlock:
-    """Whole texts of a token table, flattened. Attributes are computed when first asked for."""
+    """Whole texts of a token table, flattened."""
 
     table: pa.Table
 
@@ -91,13 +91,7 @@ class TokenBlock:
 
 @dataclass(frozen=True)
 class Spans:
-    """Runs of tokens in a block.
-
-    Attributes:
-        text: row of the text, (spans,).
-        start: place of the first token in the block, (spans,).
-        end: place after the last, (spans,).
-    """
+    """Runs of tokens in a block: row of the text, place of the first token, place after the last, each (spans,)."""
 
     text: np.ndarray
     start: np.ndarray
@@ -131,6 +125,30 @@ def blocks(tokens: pa.Table, size: int = BLOCK) -> Iterator[TokenBlock]:
         yield TokenBlock(tokens.slice(start))
 
 
+def span_text(block: TokenBlock, spans: Spans) -> pa.Array:
+    """Return each span as it is written in its text, (spans,)."""
+    span, places = spans.members()
+    ends = spans.end[span] - 1 == places
+    # Each token is followed by a space or by nothing; both lie behind the tokens.
+    parts = pa.concat_arrays([block.tokens, pa.array(["", " "], block.tokens.type)])
+    spaced = len(block.tokens) + (block.space_after[places] & ~ends)
+    pieces = np.stack([places, spaced], axis=1).ravel()
+    offsets = np.concatenate([[0], np.cumsum(2 * (spans.end - spans.start))])
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), parts.take(pa.array(pieces)))
+    return pc.binary_join(lists, "")
+
+
+def written_texts(block: TokenBlock) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield each text from its tokens, and the first character of each token and the one after its last."""
+    texts = span_text(block, Spans(np.arange(block.table.num_rows), block.offsets[:-1], block.offsets[1:])).to_pylist()
+    lengths = pc.utf8_length(block.tokens).to_numpy().astype(np.int64)
+    begins = np.append(0, np.cumsum(lengths + block.space_after))
+    for row, text in enumerate(texts):
+        tokens = slice(block.offsets[row], block.offsets[row + 1])
+        starts = begins[tokens] - begins[tokens.start]
+        yield text, starts, starts + lengths[tokens]
+
+
 def encode(strings: pa.Array, form: Callable[[str], str] = str) -> tuple[np.ndarray, list[str]]:
     """Return the number of each string's form, and the distinct forms; ``form`` is called once per distinct string."""
     encoded = strings.dictionary_encode()
@@ -141,8 +159,7 @@ def encode(strings: pa.Array, form: Callable[[str], str] = str) -> tuple[np.ndar
 
 def among(strings: pa.Array, values: frozenset[str]) -> np.ndarray:
     """Return whether each string is one of ``values``."""
-    codes, known = encode(strings)
-    return np.array([word in values for word in known], dtype=bool)[codes]
+    return pc.is_in(strings, pa.array(sorted(values), strings.type)).to_numpy(zero_copy_only=False)
 
 
 def sum_by(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
@@ -166,10 +183,7 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 
 
 def pieces(batches: Iterable[pa.Table], texts: int = PIECE, size: int = BLOCK) -> Iterator[pa.Table]:
-    """Join small ``batches`` of a token table to pieces of about ``texts`` texts or ``size`` tokens.
-
-    Pieces are cut by what they hold and by nothing else, so that they are the same whoever works on them.
-    """
+    """Join ``batches`` of a token table to pieces of about ``texts`` texts or ``size`` tokens, by content alone."""
     held: list[pa.Table] = []
     rows = tokens = 0
     for batch in batches:

@@ -1,20 +1,26 @@
-"""Noun chunks with the words that belong to them, made anew from the parts of speech of a token table.
+"""The spans of a token table that may be phrases: noun chunks, with adjectives or not, or phrases of a vocabulary.
 
 The annotation's own chunks hold nouns alone, so that keywords meet in the graph of a corpus ("old bike" would not meet
-"bike"). What a reader takes for the keyword of a question, or marks in a document, is longer, and is cut by three rules
-here: adjectives and past participles belong to the noun behind them ("black money"); a hyphen without spaces joins
-whatever stands on either side ("state-of-the-art method"); a line's end within a paragraph parts nothing. They are
+"bike"). The phrase that a reader takes for the keyword of a question, or marks in a document, is longer. Three rules
+find it here: adjectives and past participles belong to the noun behind them ("black money"); a hyphen without spaces
+joins the words on either side ("state-of-the-art method"); a line's end within a paragraph parts nothing. They are
 rules for languages with adjectives before nouns and spaces between words; Chinese keeps the chunks of its annotation.
 """
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from keycontrast.ranking.blocks import TokenBlock, among
-from keycontrast.text.tokens import NOUNS, chunk_columns, noun_runs
+from keycontrast.errors import InputError
+from keycontrast.ranking.blocks import TokenBlock, among, blocks, written_texts
+from keycontrast.text.normal_form import normal_form
+from keycontrast.text.tokens import NOUNS, chunk_columns, list_array, noun_runs
+
+if TYPE_CHECKING:
+    from keycontrast.network import Containment
 
 Chunks = Literal["auto", "annotated", "adjectives"]
 CHUNKS: tuple[Chunks, ...] = ("auto", "annotated", "adjectives")
@@ -22,37 +28,58 @@ _JOINING = frozenset({"-", "\u2010", "\u2011"})
 _DESCRIBING = frozenset({*NOUNS, "ADJ"})
 _PARTICIPLE = frozenset({"VBN"})
 _BRACKETS = frozenset("<>{}\\[]")
+# Part of speech and tag of a stop word: no rule makes a phrase of it.
+_NO_WORD = "X"
 
 
 def with_chunks(tokens: pa.Table, chunks: Chunks, language: str = "en") -> pa.Table:
-    """Return ``tokens`` with the noun chunks that ``chunks`` asks for: ``auto`` is ``adjectives``, but of Chinese."""
+    """Return ``tokens`` with the noun chunks that ``chunks`` names: ``auto`` is ``adjectives``, except in Chinese."""
     if chunks == "annotated" or not tokens.num_rows or (chunks == "auto" and language == "zh"):
         return tokens
     block = TokenBlock(tokens)
-    return set_chunks(block, *described_nouns(block))
+    return _set_chunks(block, *_described_nouns(block))
 
 
-def set_chunks(block: TokenBlock, begin: np.ndarray, end: np.ndarray) -> pa.Table:
+def with_candidates(tokens: pa.Table, language: str, stop_words: frozenset[str],
+                    vocabulary: "Containment | None") -> pa.Table:
+    """Return ``tokens`` whose noun chunks are the phrases that may be ranked.
+
+    ``stop_words``, in normal form, part chunks. Occurrences of a ``vocabulary`` take the place of noun chunks.
+    """
+    made = [tokens.slice(0, 0)]
+    for block in blocks(tokens):
+        rows = _without(block, stop_words) if stop_words else block.table
+        made.append(with_chunks(rows, "auto", language) if vocabulary is None else _occurrences(rows, vocabulary))
+    return pa.concat_tables(made)
+
+
+def listed_words(name: str, words: Any) -> tuple[str, ...]:
+    """Return the words or phrases that an option lists."""
+    if isinstance(words, str) or not isinstance(words, Iterable):
+        raise InputError(f"{name}: a list of words is needed, such as ['water', 'red ball'], found {words!r}")
+    found = tuple(words)
+    for word in found:
+        if not isinstance(word, str) or not word.strip():
+            raise InputError(f"{name}: a word is needed, found {word!r}")
+    return found
+
+
+def _set_chunks(block: TokenBlock, begin: np.ndarray, end: np.ndarray) -> pa.Table:
     """Return the tokens of ``block`` with other noun chunks: first token and token after the last, text by text."""
     tokens, text = block.table, block.text[begin]
     counts, first = np.bincount(text, minlength=tokens.num_rows), block.offsets[text]
-    return with_columns(tokens, chunk_columns(counts, begin - first, end - first))
+    return _with_columns(tokens, chunk_columns(counts, begin - first, end - first))
 
 
-def with_columns(tokens: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Return ``tokens`` with other values of some columns."""
+def _with_columns(tokens: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
     for name, values in columns.items():
         place = tokens.schema.get_field_index(name)
         tokens = tokens.set_column(place, tokens.schema.field(place), values)
     return tokens
 
 
-def described_nouns(block: TokenBlock) -> tuple[np.ndarray, np.ndarray]:
-    """Return first token and token after the last of each noun chunk with adjectives, as places in ``block``.
-
-    A chunk is the longest run of nouns, proper nouns, adjectives and past participles, less what stands behind its
-    last noun.
-    """
+def _described_nouns(block: TokenBlock) -> tuple[np.ndarray, np.ndarray]:
+    """Return first token and token after the last of runs of nouns, adjectives and participles up to the last noun."""
     pos = block.column("pos")
     # Signs, and words with brackets in them, are never part of a phrase, whatever their tags say.
     sound = block.matching(lambda word: any(map(str.isalnum, word)) and not _BRACKETS.intersection(word))
@@ -78,3 +105,23 @@ def _between(middle: np.ndarray, sides: np.ndarray, joined: np.ndarray) -> np.nd
     """Return the places of ``middle`` with one of ``sides`` before and behind, each joined to its next."""
     places = np.flatnonzero(middle[1:-1] & sides[:-2] & sides[2:] & joined[:-2] & joined[1:-1]) + 1
     return places.astype(np.int64)
+
+
+def _without(block: TokenBlock, words: frozenset[str]) -> pa.Table:
+    stops = block.matching(lambda word: normal_form(word) in words)
+    span, places = block.chunks.members()
+    span, places = span[~stops[places]], places[~stops[places]]
+    opens = np.append(True, (np.diff(span) != 0) | (np.diff(places) != 1))[:len(places)]
+    closes = np.append(opens[1:], True)[:len(places)]
+    made = _set_chunks(block, places[opens], places[closes] + 1)
+    lengths = np.diff(block.offsets)
+    return _with_columns(made, {name: list_array(lengths, pc.if_else(pa.array(stops), _NO_WORD, block.column(name)))
+                                for name in ("pos", "tag")})
+
+
+def _occurrences(tokens: pa.Table, vocabulary: "Containment") -> pa.Table:
+    block = TokenBlock(tokens)
+    found = [(first, last) for (text, starts, ends), offset in zip(written_texts(block), block.offsets, strict=False)
+             for first, last in sorted({(first + offset, last + offset) for first, last, _ in vocabulary.places(
+                 text, starts.tolist(), ends.tolist(), ())})]
+    return _set_chunks(block, *np.array(found, dtype=np.int64).reshape(-1, 2).T)

@@ -1,9 +1,8 @@
 """Co-occurrence graphs of many texts at once, as one block-diagonal system.
 
-Two graphs are built here. Mihalcea and Tarau's (2004, section 3): nodes are lower-cased candidate words, an edge
-joins two different words that occur within a window of N tokens of the text, its weight counts how often. And that
-of the pytextrank package: nodes are (lemma, part of speech), an edge joins kept words of a sentence up to three
-*kept words* apart.
+Mihalcea and Tarau's (2004, section 3): nodes are lower-cased candidate words, an edge joins two different words that
+occur within a window of N tokens, its weight counts how often. The pytextrank package's: nodes are (lemma, part of
+speech), an edge joins kept words of a sentence up to three *kept words* apart.
 """
 
 import unicodedata
@@ -27,12 +26,8 @@ PYTEXTRANK_POS = frozenset({"ADJ", "NOUN", "PROPN", "VERB"})
 class Graphs:
     """Weighted undirected graphs of the texts of a block; nodes are numbered through, text by text.
 
-    Attributes:
-        offsets: number of each text's first node, and of all nodes at the end, (texts + 1,).
-        node_of: node of each token, -1 for a token without one, (tokens,).
-        first: smaller node of each edge, (edges,); edges are distinct and sorted.
-        second: greater node of each edge; equal to ``first`` for a self-loop.
-        weight: weight of each edge.
+    ``offsets`` are the numbers of first nodes (texts + 1,); ``node_of`` is the node of each token or -1 (tokens,);
+    edges (edges,) are distinct and sorted, the smaller node first, equal nodes being a self-loop.
     """
 
     offsets: np.ndarray
@@ -69,10 +64,8 @@ class Graphs:
 def word_graphs(block: TokenBlock, window: int, language: str) -> Graphs:
     """Return the graphs of Mihalcea and Tarau over windows of so many tokens; 2 joins neighbours.
 
-    The window counts the text's tokens, punctuation included and white space left out, and runs on across
-    sentences: the paper and jieba read a text as one sequence, and a guessed sentence start would move keywords.
-    A word within the window of its own repetition makes no edge. Candidates are nouns and adjectives, and in Chinese
-    (``zh``) those of jieba's TextRank.
+    The window counts punctuation but no white space, and runs on across sentences, as in the paper and in jieba. A word
+    makes no edge with its own repetition. Candidates are nouns and adjectives, in Chinese those of jieba's TextRank.
     """
     places, place_in_text = _candidates(block, language)
     text = block.text[places]
@@ -91,8 +84,7 @@ def word_graphs(block: TokenBlock, window: int, language: str) -> Graphs:
 def lemma_graphs(block: TokenBlock, lookback: int, last_direction: bool) -> Graphs:
     """Return the graphs of the pytextrank package, of words up to ``lookback`` kept words of a sentence apart.
 
-    The package counts (a, b) and (b, a) apart, and the one that it first met later takes the edge for itself.
-    ``last_direction`` does so; otherwise the two are added.
+    With ``last_direction`` the later met of (a, b) and (b, a) gives the count, as in the package; else both add up.
     """
     places = np.flatnonzero(among(block.column("pos"), PYTEXTRANK_POS))
     text, sentence = block.text[places], block.sentence[places]
@@ -122,12 +114,12 @@ def _candidates(block: TokenBlock, language: str) -> tuple[np.ndarray, np.ndarra
 
 
 def is_visible(word: str) -> bool:
-    """Say whether a word is more than white space."""
+    """Return whether a word is more than white space."""
     return bool(word.strip())
 
 
 def _names_something(word: str) -> bool:
-    """Whether a word has a letter, a digit or a symbol (emoji are symbols): punctuation is never a keyword."""
+    """Return whether a word has a letter, a digit or a symbol, such as emoji: punctuation is never a keyword."""
     return word.isalnum() or any(char.isalnum() or unicodedata.category(char)[0] == "S" for char in word)
 
 

@@ -1,9 +1,8 @@
-"""Ranking by what a frozen encoder makes of phrases and texts, joined with IDF and position.
+"""Ranking by embeddings of a frozen encoder, IDF and position.
 
-After EmbedRank (Bennani-Smires et al. 2018), which ranks noun chunks by the cosine of their embedding and the text's.
-A frozen sentence encoder takes a general word for as close as a telling one, so here the cosine is multiplied by the
-score of ``tfidf`` (:func:`keycontrast.ranking.methods.keyness`): rarer words, more occurrences, earlier places. Nothing
-is trained.
+EmbedRank (Bennani-Smires et al. 2018) ranks noun chunks by the cosine of their embedding and the text's. A frozen
+sentence encoder takes a general word for as close as a telling one, so here the cosine is multiplied by the score of
+``tfidf`` (:func:`keycontrast.ranking.methods.keyness`): rarer words, more occurrences, earlier places.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,10 +15,9 @@ import numpy as np
 
 from keycontrast.encoders import resolve_encoder
 from keycontrast.errors import InputError
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, span_text
 from keycontrast.ranking.chunks import Chunks, with_chunks
 from keycontrast.ranking.methods import Solved, keyness, without_graph
-from keycontrast.ranking.phrases import span_text
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.batches import encode_texts, fixed_chunks
 from keycontrast.text.normal_form import normal_form
@@ -34,16 +32,9 @@ _READING = Lock()
 
 @dataclass(frozen=True)
 class EmbedRanking:
-    """How to rank: a :class:`keycontrast.ranking.methods.Ranking`.
+    """A ranking by an encoder's name or an object with ``encode``, which reads ``longest`` word pieces of a text.
 
-    Attributes:
-        encoder: as :func:`keycontrast.encoders.resolve_encoder` takes it, or what has a method ``encode``.
-        longest: word pieces of a text that are read.
-        chunks: which noun chunks are phrases.
-        language: ISO 639-1.
-        seeds: phrases that the texts' embeddings are drawn to: three parts of the text's and one of their mean, as
-            KeyBERT has it.
-        param: what messages call the encoder.
+    As in KeyBERT, the mean embedding of ``seeds`` is added to three times the text's. Messages name ``param``.
     """
 
     encoder: Any = "bundled"

@@ -21,14 +21,8 @@ _WORTH_DROPPING = 0.25
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of all nodes of a block, and how the iteration of each text ended.
-
-    Attributes:
-        score: (nodes,).
-        iterations: steps that each text took, (texts,); 0 for a text without nodes.
-        residual: largest change of a score at the last step, (texts,).
-        converged: whether that was small enough, (texts,).
-    """
+    """Scores of all nodes (nodes,), and of each text its steps, the largest change at the last one, and whether that
+    was small enough, each (texts,)."""
 
     score: np.ndarray
     iterations: np.ndarray
@@ -39,14 +33,11 @@ class Scores:
 def solve(graphs: Graphs, restart: np.ndarray, damping: float, tolerance: float, max_iterations: int) -> Scores:
     """Solve ``S(v) = restart(v) + a * sum over neighbours u of w(u,v) / sum_k w(u,k) * S(u)``.
 
-    With ``restart = 1 - a`` this is the formula of Mihalcea and Tarau (2004, section 2.2). The step is theirs; two
-    successive results are combined by the Chebyshev semi-iteration (Golub and Varga 1961), which is safe because
-    the weights are symmetric, so that all eigenvalues of the step are real and within ``[-a, a]``. At a = 0.85 an
-    error shrinks by 0.56 per step instead of 0.85.
-
-    The iteration starts at ``restart / (1 - a)``, (nodes,). The tolerance is absolute: a text is done when a step
-    changes none of its scores by more; or by no more than rounding may (nodes times largest score times machine
-    precision), which counts for thousands of nodes.
+    With ``restart = 1 - a`` (nodes,) this is the formula of Mihalcea and Tarau (2004, section 2.2). Two successive
+    results are combined by the Chebyshev semi-iteration (Golub and Varga 1961), which is safe because the weights are
+    symmetric, so that all eigenvalues of the step are real and within ``[-a, a]``. At a = 0.85 an error shrinks by 0.56
+    per step instead of 0.85. A text is done when a step changes none of its scores by more than ``tolerance``, or than
+    rounding may (nodes times largest score times machine precision), which counts for thousands of nodes.
     """
     state = _Active(graphs, _scaled(graphs.matrix, damping), max_iterations)
     earlier, current, omega = np.zeros_like(restart), restart / (1 - damping), 1.0
@@ -67,8 +58,7 @@ def solve(graphs: Graphs, restart: np.ndarray, damping: float, tolerance: float,
 def solve_as_networkx(graphs: Graphs, restart: np.ndarray, damping: float, max_iterations: int) -> Scores:
     """Compute PageRank as networkx does, to the bit but for the sum that decides when to stop.
 
-    ``restart`` is its personalisation, summing to 1 over each text, (nodes,), and ``damping`` its alpha. Where networkx
-    raises an error for want of convergence, the text has not converged.
+    ``restart`` is its personalisation, summing to 1 over each text, (nodes,), and ``damping`` its alpha.
     """
     state = _Active(graphs, _scaled(graphs.matrix, 1.0), max_iterations)
     current = 1 / np.diff(graphs.offsets)[graphs.text]
@@ -86,13 +76,8 @@ def solve_as_networkx(graphs: Graphs, restart: np.ndarray, damping: float, max_i
 
 
 class _Active:
-    """The part of the system whose texts are still being iterated; what is done is put aside.
-
-    Attributes:
-        transition: step of the iteration over the nodes that are left.
-        local: which of the remaining texts each of them belongs to.
-        sizes: nodes of each remaining text.
-    """
+    """The part of the system whose texts are still being iterated: ``transition`` is the step over the nodes that are
+    left, ``local`` the text of each of them, ``sizes`` the nodes of each text."""
 
     def __init__(self, graphs: Graphs, transition: csr_array, max_iterations: int) -> None:
         sizes = np.diff(graphs.offsets)
@@ -117,7 +102,7 @@ class _Active:
         return sum_by(self.local, values, len(self.sizes))
 
     def record(self, step: int, values: np.ndarray, residual: np.ndarray, converged: np.ndarray) -> None:
-        """Keep the scores of the texts that this step finishes."""
+        """Store the scores of the texts that this step finishes."""
         ended = ~self._done & (converged | (step == self._last_step))
         texts = self._texts[ended]
         self._iterations[texts], self._residual[texts], self._converged[texts] = step, residual[ended], converged[ended]
@@ -126,7 +111,7 @@ class _Active:
         self._done |= ended
 
     def compact(self, *vectors: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Drop finished texts from the system and from ``vectors``, once there are enough to be worth it."""
+        """Drop finished texts from the system and from ``vectors`` once there are enough of them."""
         if self._done.mean() < _WORTH_DROPPING:
             return vectors
         nodes = ~self._done[self.local]
@@ -142,7 +127,7 @@ class _Active:
 
 
 def _scaled(weights: csr_array, damping: float) -> csr_array:
-    """Return the step ``a * W * D^-1``: what each node, by columns, hands to its neighbours, by rows."""
+    """Return the step ``a * W * D^-1``, from nodes (columns) to their neighbours (rows)."""
     degree = weights.sum(axis=1)
     share = np.divide(1.0, degree, out=np.zeros_like(degree), where=degree != 0)
     data = weights.data * share[weights.indices]

@@ -1,11 +1,10 @@
 """The ranking methods, each in three steps over a block of texts: graph, scores of nodes, scores of spans.
 
-``mihalcea`` is TextRank as Mihalcea and Tarau (2004) describe it. ``pytextrank`` (its TextRank, and the default) and
-``positionrank`` (Florescu and Caragea 2017) are those of the pytextrank package. They are computed rightly
-(``compat: none``: co-occurrences of both directions count, the tolerance is absolute, ties fall by score, IDF and
-position) or as that package does it (``compat: pytextrank``). ``tfidf`` has no graph: see :func:`keyness`.
-``topicrank`` (Bougouin, Boudin and Daille 2013) and ``biasedtextrank`` (Kazemi, Pérez-Rosas and Mihalcea 2020) are
-computed by that package alone (``engine: package``, :mod:`keycontrast.ranking.package`).
+``mihalcea`` is TextRank as Mihalcea and Tarau (2004) describe it. ``pytextrank`` (the default) and ``positionrank``
+(Florescu and Caragea 2017) are those of the pytextrank package: corrected (``compat: none``: co-occurrences of both
+directions count, the tolerance is absolute, ties fall by score, IDF and position) or as in that package (``compat:
+pytextrank``). ``tfidf`` has no graph. ``topicrank`` (Bougouin, Boudin and Daille 2013) and ``biasedtextrank`` (Kazemi,
+Pérez-Rosas and Mihalcea 2020) are computed by that package alone (``engine: package``).
 """
 
 from collections.abc import Callable
@@ -17,11 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from keycontrast.errors import InputError, nearest
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode, sum_by
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, span_text, sum_by
 from keycontrast.ranking.chunks import CHUNKS, Chunks, with_chunks
 from keycontrast.ranking.cooccurrence import Graphs, is_visible, lemma_graphs, number_nodes, word_graphs
 from keycontrast.ranking.iteration import Scores, solve, solve_as_networkx
-from keycontrast.ranking.phrases import span_text
 from keycontrast.ranking.selection import InverseFrequency, best_first
 from keycontrast.text.normal_form import normal_form
 
@@ -29,36 +27,21 @@ from keycontrast.text.normal_form import normal_form
 TOLERANCE = 1e-11
 COMPAT = ("none", "pytextrank")
 ENGINES = ("ours", "package")
-_PACKAGE_DAMPING, _PACKAGE_ITERATIONS = 0.85, 100  # of networkx, which the package does not let one set
 _WINDOW, _WINDOW_CHINESE, _LOOKBACK = 2, 5, 3  # of mihalcea, and of the methods of the package
 # Of `tfidf`: tokens added to a place, so that the first words of a text do not win by that alone. This and the roots
 # were chosen on Inspec's validation part and SemEval-2017; between neighbouring values F1 differs by less than a point.
 _HEAD = 10
 PACKAGE_ALONE = ("topicrank", "biasedtextrank")
-_OF_PACKAGE = ("pytextrank", "positionrank", *PACKAGE_ALONE)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to rank; the params of ``textrank`` and the language of the texts, as plain values.
+    """The params of ``textrank``, whose values are checked there, and the language (ISO 639-1) of the texts.
 
-    Attributes:
-        method: a name in :data:`METHODS`, or with ``engine: package`` in :data:`PACKAGE_ALONE`.
-        compat: ``none``, or ``pytextrank`` to agree with that package.
-        language: ISO 639-1; Chinese has candidates and a window of its own under ``mihalcea``.
-        damping: a of the formula.
-        tolerance: absolute; iteration stops when no score of a text changes by more. Under ``compat: pytextrank``
-            it is the package's: summed changes below 1e-6 per node.
-        max_iterations: after which a text has not converged.
-        window: tokens of a co-occurrence window, or the package's look-back; None is the method's own.
-        focus: ``pytextrank`` and ``biasedtextrank``: words between spaces, to which alone the random walk returns.
-            By our engine a text without any of them is ranked as if there were none.
-        engine: ``package`` runs the pytextrank package itself, text by text.
-        chunks: which noun chunks are phrases: ``annotated`` (nouns alone, of the embedded pipeline), ``adjectives``
-            (:mod:`keycontrast.ranking.chunks`), or ``auto``, these but in Chinese and wherever the package is followed.
-            ``mihalcea`` has none.
-        whole: ``mihalcea``: a phrase is the whole run of candidates around a kept word ("black money"), where the
-            paper joins kept words alone ("black", if money is not in the best third).
+    With ``compat: pytextrank`` the tolerance is that of the package: summed changes below 1e-6 per node. The window
+    None is the method's own. ``focus`` are words between spaces, to which alone the random walk returns; our engine
+    ranks a text without any of them as if there were none. Noun chunks that are phrases are ``annotated`` (nouns
+    alone), ``adjectives``, or ``auto``: the latter, except in Chinese and where the package is followed.
     """
 
     method: str = "pytextrank"
@@ -71,39 +54,18 @@ class Settings:
     focus: str = ""
     engine: str = "ours"
     chunks: Chunks = "auto"
-    whole: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS and self.method not in PACKAGE_ALONE:
             raise InputError(f"textrank.method: no ranking is called {self.method!r}; {nearest(self.method, METHODS)}")
-        if self.method in PACKAGE_ALONE and self.engine != "package":
-            raise InputError(f"textrank.method: {self.method} is computed by the pytextrank package alone; set "
-                             f"textrank.engine to package, or choose another method")
         for name, found, valid in (("compat", self.compat, COMPAT), ("engine", self.engine, ENGINES),
                                    ("chunks", self.chunks, CHUNKS)):
             if found not in valid:
                 raise InputError(f"textrank.{name}: found {found!r}; {nearest(found, valid)}")
-        if self.compat == "pytextrank" and self.method not in _OF_PACKAGE:
-            raise InputError(f"textrank.compat: pytextrank has no method {self.method}; choose another method, or "
-                             f"none")
-        if self.engine == "package" and self.method not in _OF_PACKAGE:
-            raise InputError(f"textrank.engine: the pytextrank package has no method {self.method}; choose another "
-                             f"method, or engine ours")
-        if self.engine == "package" and (self.damping, self.max_iterations) != (_PACKAGE_DAMPING, _PACKAGE_ITERATIONS):
-            raise InputError(f"textrank.engine: the pytextrank package has a damping of {_PACKAGE_DAMPING} and "
-                             f"{_PACKAGE_ITERATIONS} iterations, found {self.damping} and {self.max_iterations}; set "
-                             f"them so, or engine to ours")
-        if self.method == "biasedtextrank" and not self.focus.strip():
-            raise InputError("textrank.focus: biasedtextrank needs the words that it leans to")
-        if not (0 < self.damping < 1 and self.tolerance > 0 and self.max_iterations >= 1):
-            raise InputError(f"textrank: damping must lie between 0 and 1, tolerance above 0 and max_iterations be at "
-                             f"least 1; found {self.damping}, {self.tolerance} and {self.max_iterations}")
-        if self.window is not None and self.window < 2:
-            raise InputError(f"textrank.window: must be at least 2, found {self.window}")
 
     @property
     def as_package(self) -> bool:
-        """Whether rankings are those of the pytextrank package, whoever computes them."""
+        """Whether rankings are those of the pytextrank package, by either engine."""
         return self.compat == "pytextrank" or self.engine == "package"
 
     @property
@@ -129,7 +91,7 @@ class Settings:
         return METHODS[self.method](block if tokens is block.table else TokenBlock(tokens), self, idf)
 
     def chunked(self, tokens: pa.Table) -> pa.Table:
-        """Return ``tokens`` with the noun chunks that are its phrases."""
+        """Return ``tokens`` with the noun chunks that are phrases."""
         if self.method == "mihalcea" or (self.as_package and self.chunks == "auto"):
             return tokens
         return with_chunks(tokens, self.chunks, self.language)
@@ -137,17 +99,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Solved:
-    """Graphs of a block, scores of their nodes, and the spans that these give.
+    """Graphs of a block, scores of their nodes, the nodes that phrases are built from, and spans with their scores.
 
-    Attributes:
-        graphs: of the texts.
-        scores: of the nodes.
-        kept: nodes that phrases are built from, (nodes,).
-        spans: occurrences of phrases.
-        score: of each span.
-        iterated: whether the nodes' scores are those of an iteration.
-        scrub: leave apostrophes out of keywords, as the pytextrank package does.
-        as_package: as in that package, phrases are told apart by how they are written, and ties fall by that.
+    ``scrub`` leaves apostrophes out of keywords, as the pytextrank package does. With ``as_package`` phrases are
+    compared, and ties sorted, by how they are written.
     """
 
     graphs: Graphs
@@ -180,12 +135,8 @@ def _mihalcea(block: TokenBlock, settings: Settings, idf: InverseFrequency | Non
     restart = np.full(int(graphs.offsets[-1]), 1 - settings.damping)
     scores = solve(graphs, restart, settings.damping, settings.tolerance, settings.max_iterations)
     kept = _best_third(block, graphs, scores.score, idf)
-    spans, runs, nodes = _runs(block, graphs, np.ones(len(kept), dtype=bool) if settings.whole else kept)
-    score = sum_by(runs, scores.score[nodes], len(spans))
-    if settings.whole:
-        held = np.bincount(runs, kept[nodes], len(spans)) > 0
-        spans, score = spans.take(held), score[held]
-    return Solved(graphs, scores, kept, spans, score, scrub=False)
+    spans, runs, nodes = _runs(block, graphs, kept)
+    return Solved(graphs, scores, kept, spans, sum_by(runs, scores.score[nodes], len(spans)), scrub=False)
 
 
 def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: InverseFrequency | None) -> np.ndarray:
@@ -202,11 +153,7 @@ def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: Inver
 
 
 def _runs(block: TokenBlock, graphs: Graphs, kept: np.ndarray) -> tuple[Spans, np.ndarray, np.ndarray]:
-    """Merge kept words that are neighbours in the text; return the runs, and run and node of each member token.
-
-    White space between two tokens does not part them. Only tokens that passed the filter count: a kept noun's
-    use as a verb joins nothing.
-    """
+    """Return the runs of neighbouring kept tokens, across white space, and run and node of each member token."""
     visible = np.flatnonzero(block.matching(is_visible))
     node = graphs.node_of[visible]
     inside = np.flatnonzero((node >= 0) & np.append(kept, False)[node])
@@ -226,11 +173,8 @@ def _package(block: TokenBlock, settings: Settings, idf: InverseFrequency | None
 
 
 def _pagerank(graphs: Graphs, personalisation: np.ndarray, settings: Settings) -> Scores:
-    """PageRank summing to 1 over each text.
-
-    What isolated nodes hold returns by the personalisation, as everything does with probability ``1 - a``. So the
-    scores are those of the system without that return, scaled to sum to 1 (Langville and Meyer 2004).
-    """
+    """Return PageRank summing to 1 over each text: the scores of the system without the return from isolated nodes,
+    scaled to sum to 1 (Langville and Meyer 2004)."""
     if settings.as_package:
         return solve_as_networkx(graphs, personalisation, settings.damping, settings.max_iterations)
     found = solve(graphs, (1 - settings.damping) * personalisation, settings.damping, settings.tolerance,
@@ -267,10 +211,7 @@ def _by_focus(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarr
 
 
 def _by_position(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarray:
-    """Weigh each lemma by the sum of 1 / position over its kept tokens; its nodes share the weight without halving it.
-
-    Positions count kept tokens from 1, as in the package (Florescu and Caragea count all words).
-    """
+    """Weigh the nodes of each lemma by the sum of 1 / position over its kept tokens, as in the package."""
     places = np.flatnonzero(graphs.node_of >= 0)
     text = block.text[places]
     codes, known = encode(block.column("lemma").take(pa.array(places)))
@@ -286,15 +227,10 @@ def _by_position(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.nd
     return by_node / sum_by(graphs.text, by_node, len(graphs.offsets) - 1)[graphs.text]
 
 
-def _tfidf(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
-    return without_graph(block, block.chunks, keyness(block, block.chunks, idf))
-
-
 def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np.ndarray:
     """Score occurrences of phrases: ``sqrt(tf) * sum of IDF / (10 + first place) ** (1 / 4)``, (spans,).
 
-    The sum is over the words of the phrase (1 each without an IDF); tf counts its occurrences in the text, and the
-    place is that of the first token of the first of them.
+    The sum is over words (1 each without an IDF); tf counts occurrences in the text; the place is of the first token.
     """
     if not len(spans):
         return np.zeros(0)
@@ -312,7 +248,7 @@ def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np
 
 
 def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray, scrub: bool = True) -> Solved:
-    """Return scored spans as what a ranking without a graph gives: nodes are the words of spans, by their best one."""
+    """Return the result of a ranking without a graph: nodes are the words of spans, each with its best span's score."""
     span, places = spans.members()
     codes, words = encode(block.tokens.take(pa.array(places)), str.lower)
     order = np.argsort(places, kind="stable")
@@ -333,5 +269,5 @@ METHODS: dict[str, Method] = {
     "mihalcea": _mihalcea,
     "pytextrank": partial(_package, personalise=_by_focus),
     "positionrank": partial(_package, personalise=_by_position),
-    "tfidf": _tfidf,
+    "tfidf": lambda block, settings, idf: without_graph(block, block.chunks, keyness(block, block.chunks, idf)),
 }

@@ -1,8 +1,4 @@
-"""The pytextrank package itself over stored tokens: ``engine: package``, with which ``compat: pytextrank`` agrees.
-
-Documents are rebuilt from the token table. Entities of a pipeline that finds them are not in that table, and so not
-among the phrases.
-"""
+"""The pytextrank package itself over stored tokens: ``engine: package``. The token table has no entities."""
 
 import os
 from collections import Counter
@@ -26,7 +22,6 @@ from keycontrast.text.tokens import rebuild_docs
 with Path(os.devnull).open("w") as _silence, redirect_stdout(_silence):
     import pytextrank
 
-_NO_PHRASE = {"phrase": None, "keyword": None, "score": None, "token_start": None, "token_end": None}
 _FACTORIES = {"pytextrank": "BaseTextRankFactory", "positionrank": "PositionRankFactory",
               "biasedtextrank": "BiasedTextRankFactory", "topicrank": "TopicRankFactory"}
 
@@ -50,11 +45,7 @@ def rank_with_package(tokens: pa.Table, phrases: int, component: Callable[[Doc],
 
 
 def package_component(method: str, focus: str = "", lookback: int = 3) -> Callable[[Doc], Any]:
-    """Return the package's component for ``method``, which sets the phrases of a document.
-
-    ``biasedtextrank`` leans to ``focus`` alone: bias 1 for its words and 0 for others. ``lookback`` is the number of
-    kept words before a word that it co-occurs with.
-    """
+    """Return the package's component for ``method``; ``biasedtextrank`` has bias 1 for the words of ``focus``."""
     component = getattr(pytextrank, _FACTORIES[method])(token_lookback=lookback)
     if method != "biasedtextrank":
         return component
@@ -76,23 +67,14 @@ def docs(tokens: pa.Table) -> Iterator[tuple[int, Doc]]:
 
 def _rows(ranked: Callable[[Doc], Any], doc: Doc, phrases: int) -> Iterator[dict[str, Any]]:
     try:
-        found = _phrases(ranked, doc)[:phrases] if len(doc) else []
+        # A lone apostrophe, which is scrubbed, has no normal form.
+        named = [phrase for phrase in ranked(doc)._.phrases if normal_form(phrase.text)] if len(doc) else []
         status = "no_candidate" if len(doc) else "empty_text"
     except PowerIterationFailedConvergence:
-        found, status = [], "not_converged"
-    if not found:
-        yield {"rank": 0, "status": status, **_NO_PHRASE}
-    for place, row in enumerate(found, start=1):
-        yield {"rank": place, "status": "ok", **row}
-
-
-def _phrases(ranked: Callable[[Doc], Any], doc: Doc) -> list[dict[str, Any]]:
-    """Return the phrases of ``doc`` that have a normal form; a lone apostrophe, which is scrubbed, has none."""
-    found = []
-    for phrase in ranked(doc)._.phrases:
-        keyword = normal_form(phrase.text)
-        if keyword:
-            first = min(phrase.chunks, key=lambda chunk: chunk.start)
-            found.append({"phrase": first.text, "keyword": keyword, "score": float(phrase.rank),
-                          "token_start": first.start, "token_end": first.end})
-    return found
+        named, status = [], "not_converged"
+    if not named:
+        yield {"rank": 0, "status": status}
+    for place, phrase in enumerate(named[:phrases], start=1):
+        first = min(phrase.chunks, key=lambda chunk: chunk.start)
+        yield {"rank": place, "status": "ok", "phrase": first.text, "keyword": normal_form(phrase.text),
+               "score": float(phrase.rank), "token_start": first.start, "token_end": first.end}

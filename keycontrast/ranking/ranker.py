@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from keycontrast.ranking.blocks import TokenBlock, blocks
+from keycontrast.ranking.blocks import Spans, TokenBlock, blocks, encode, run_starts, span_text
 from keycontrast.ranking.methods import Ranking, Settings, Solved
-from keycontrast.ranking.phrases import Phrases, rank_spans
-from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.ranking.selection import InverseFrequency, best_first
+from keycontrast.text.normal_form import normal_form
 from keycontrast.text.schemas import PHRASES
 
 STATUSES = ("ok", "empty_text", "no_candidate", "not_converged")
@@ -19,20 +20,14 @@ STATUSES = ("ok", "empty_text", "no_candidate", "not_converged")
 
 @dataclass
 class Report:
-    """How a ranking went: what a table of phrases does not tell.
-
-    Attributes:
-        texts: number of texts by status.
-        iterations: most iterations that a text took; None where there are none, or the engine does not tell.
-        residual: largest change of a score at the last step of any text that converged; likewise.
-    """
+    """Texts by status; most iterations, and largest last change of those that converged, or None if not known."""
 
     texts: Counter[str] = field(default_factory=Counter)
     iterations: int | None = None
     residual: float | None = None
 
     def add(self, other: "Report") -> None:
-        """Take in the report of other texts."""
+        """Add the report of other texts."""
         self.texts.update(other.texts)
         if other.iterations is not None and other.residual is not None:
             self.iterations = max(self.iterations or 0, other.iterations)
@@ -48,10 +43,24 @@ class Report:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Rows of table ``textrank`` and how they came about."""
+    """Rows of table ``textrank`` and their report."""
 
     table: pa.Table
     report: Report
+
+
+@dataclass(frozen=True)
+class Phrases:
+    """Ranked phrases of the texts of a block, text by text, best first, each (phrases,).
+
+    ``spans`` are first occurrences; ``rank`` counts from 1; ``phrase`` is as written, ``keyword`` its normal form.
+    """
+
+    spans: Spans
+    rank: np.ndarray
+    score: np.ndarray
+    phrase: pa.Array
+    keyword: pa.Array
 
 
 def rank(tokens: pa.Table, method: str = "pytextrank", phrases: int = 5, *, idf: InverseFrequency | None = None,
@@ -62,12 +71,8 @@ def rank(tokens: pa.Table, method: str = "pytextrank", phrases: int = 5, *, idf:
         rank(tokens, "mihalcea")                               # Mihalcea and Tarau's TextRank
         rank(tokens, "pytextrank", compat="pytextrank")        # what the pytextrank package gives
 
-    A text's rows depend on nothing but that text, and on ``idf``, which breaks ties before the position does. A text
-    without phrases has one row of rank 0, whose status says why. ``settings`` are those of :class:`Settings`.
-
-    Raises:
-        InputError: no method of that name, or settings that do not go together.
-        ValueError: ``phrases`` is less than 1.
+    A text's rows depend on that text alone, and on ``idf``, which breaks ties before the position does. A text without
+    phrases has one row of rank 0, whose status says why. ``settings`` are those of :class:`Settings`.
     """
     return ranker(Settings(method, **settings), phrases, idf)(tokens).table
 
@@ -84,11 +89,48 @@ def ranker(ranking: Ranking, phrases: int, idf: InverseFrequency | None = None) 
             solved = ranking.solve(block, idf)
             found = rank_spans(block, solved, idf, phrases)
             status = statuses(block, solved, found)
-            report.add(_report(solved, status))
+            texts = Counter(dict(zip(STATUSES, np.bincount(status, minlength=len(STATUSES)).tolist(), strict=True)))
+            report.add(Report(texts) if not solved.iterated else Report(
+                texts, int(solved.scores.iterations.max(initial=0)),
+                float(solved.scores.residual[solved.scores.converged].max(initial=0.0))))
             tables.append(_rows(block, found, status))
         return Ranked(pa.concat_tables(tables).sort_by([("text_id", "ascending"), ("rank", "ascending")]), report)
 
     return ranked
+
+
+def rank_spans(block: TokenBlock, solved: Solved, idf: InverseFrequency | None, limit: int | None) -> Phrases:
+    """Rank the phrases whose occurrences were scored, ``limit`` of each text or all.
+
+    Occurrences with the same normal form are one phrase, with the highest of their scores. Order is by score, IDF over
+    training texts, position. Those without a normal form, such as a lone apostrophe, are left out.
+    """
+    written = span_text(block, solved.spans)
+    read = pc.replace_substring(written, "'", "") if solved.scrub else written
+    codes, known = encode(read, str if solved.as_package else normal_form)
+    forms = list(map(normal_form, known)) if solved.as_package else known
+    named = np.array([bool(form) for form in forms], dtype=bool)[codes]
+    places, best = _once(solved.spans, codes, np.flatnonzero(named), solved.score)
+    found = solved.spans.take(places)
+    if solved.as_package:
+        tie = np.argsort(sorted(range(len(known)), key=known.__getitem__)).astype(np.int64)
+        order = np.lexsort((tie[codes[places]], -best, found.text))
+    else:
+        means = np.zeros(len(found)) if idf is None else idf.means(block, found)
+        order = best_first(found.text, best, means, found.start, found.end)
+    text = found.text[order]
+    rank = np.arange(len(order)) - np.searchsorted(text, text) + 1
+    kept = rank <= (len(rank) if limit is None else limit)
+    order, chosen = order[kept], pa.array(places[order[kept]])
+    return Phrases(found.take(order), rank[kept], best[order], written.take(chosen),
+                   pa.array(forms, pa.string()).take(pa.array(codes[places[order]])))
+
+
+def _once(spans: Spans, codes: np.ndarray, places: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the place of the first occurrence of each (text, code) among ``places``, and the highest score of all."""
+    order = places[np.lexsort((spans.start[places], codes[places], spans.text[places]))]
+    opens = np.flatnonzero(run_starts(spans.text[order]) | run_starts(codes[order]))
+    return order[opens], np.maximum.reduceat(score[order], opens) if len(order) else score[order]
 
 
 def statuses(block: TokenBlock, solved: Solved, phrases: Phrases) -> np.ndarray:
@@ -111,12 +153,3 @@ def _rows(block: TokenBlock, phrases: Phrases, status: np.ndarray) -> pa.Table:
     others = pa.table({"text_id": block.text_ids[without], "rank": np.zeros_like(without),
                        "status": names.take(pa.array(status[without]))})
     return pa.concat_tables([ranked, others], promote_options="default").cast(PHRASES)
-
-
-def _report(solved: Solved, status: np.ndarray) -> Report:
-    counts = np.bincount(status, minlength=len(STATUSES)).tolist()
-    texts = Counter(dict(zip(STATUSES, counts, strict=True)))
-    if not solved.iterated:
-        return Report(texts)
-    return Report(texts, int(solved.scores.iterations.max(initial=0)),
-                  float(solved.scores.residual[solved.scores.converged].max(initial=0.0)))

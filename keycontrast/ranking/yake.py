@@ -1,7 +1,4 @@
-"""Ranking by YAKE (Campos et al. 2020): the package ``yake``, which reads nothing but the text.
-
-The package has words and stop words of its own; its phrases are looked up among the tokens of the annotation.
-"""
+"""Ranking by the package ``yake`` (Campos et al. 2020); its phrases are looked up among the annotated tokens."""
 
 import logging
 import re
@@ -13,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from keycontrast.errors import InputError
-from keycontrast.ranking.blocks import Spans, TokenBlock
+from keycontrast.ranking.blocks import Spans, TokenBlock, written_texts
 from keycontrast.ranking.methods import Solved, without_graph
-from keycontrast.ranking.phrases import written_texts
 from keycontrast.ranking.selection import InverseFrequency
 
 # Between two words of a phrase: white space, and tokens of the package with an apostrophe in front, which it drops
@@ -25,13 +21,7 @@ _BETWEEN = r"(?:'[^\s']*|\s)*?"
 
 @dataclass(frozen=True)
 class YakeRanking:
-    """How to rank: a :class:`keycontrast.ranking.methods.Ranking`.
-
-    Attributes:
-        language: ISO 639-1 code.
-        ngrams: words of a phrase at most.
-        top: phrases of a text that the package returns.
-    """
+    """A :class:`keycontrast.ranking.methods.Ranking` by YAKE: ``top`` phrases of at most ``ngrams`` words per text."""
 
     language: str = "en"
     ngrams: int = 3
@@ -64,10 +54,7 @@ class YakeRanking:
 
 
 def _place(phrase: str, text: str, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the first token of the first occurrence of ``phrase``, and the token after its last.
-
-    Occurrences that begin and end with tokens, whose places are ``starts`` and ``ends``, go before those inside words.
-    """
+    """Return first token and token after the last of the first occurrence of ``phrase``, best of whole tokens."""
     matches = [match.span() for match in re.finditer(_BETWEEN.join(map(re.escape, phrase.split(" "))), text)]
     if not matches:
         raise InputError(f"yake: the package found a phrase that is not in the text: {phrase[:100]!r}")

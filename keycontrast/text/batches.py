@@ -12,13 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Items to be computed together.
+    """Items to be computed together, padded to ``width``.
 
-    Attributes:
-        items: their positions.
-        rows: the same, the last one repeated until the chunk is full, so that every chunk of a width has
-            one shape: the bytes of a row may depend on the number of rows.
-        width: length that every row is padded to.
+    ``rows`` repeats the last of ``items`` to one shape per width: a row's bytes may depend on the number of rows.
     """
 
     items: np.ndarray
@@ -27,11 +23,7 @@ class Chunk:
 
 
 def fixed_chunks(lengths: Sequence[int] | np.ndarray, size: int, widest: int, multiple: int = 16) -> list[Chunk]:
-    """Cut items into chunks whose shape and content depend on nothing but the items and their order.
-
-    Items of one width (their length in tokens rounded up to ``multiple``, at most ``widest``) are cut in the order
-    given, ``size`` at a time.
-    """
+    """Cut items of one width (length rounded up to ``multiple``, at most ``widest``) in chunks of ``size``."""
     padded = np.minimum(widest, -(-np.maximum(np.asarray(lengths, dtype=np.int64), 1) // multiple) * multiple)
     chunks = []
     for width in np.unique(padded).tolist():

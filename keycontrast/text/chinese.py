@@ -2,15 +2,12 @@
 
     JiebaAnnotator().columns([0], ["我来到北京清华大学。"])["token"]
 
-Tokens are the words of ``jieba.posseg`` with its hidden Markov model. White space separates words: jieba never
-joins across it, so a text whose words come with spaces between them keeps those boundaries (jieba may still
-divide a word it knows as two), and a text written as single characters with spaces between them stays single
-characters: take such spaces out before, if words are wanted. As in spaCy's documents, one space after a word
-belongs to that word; any more white space is a token of its own.
+Tokens are the words of ``jieba.posseg`` with its hidden Markov model. jieba never joins words across white space. As in
+spaCy's documents, one space after a word belongs to that word; any more white space is a token of its own.
 
 The lemma is the word, the fine tag jieba's flag (its variant of the ICTCLAS tag set), the universal part of speech
-a mapping of the flag by :data:`UPOS`. Noun chunks are the longest runs of nouns and names, as for English;
-measure words, times and places count as nouns in UPOS but open no chunk, so that "一个苹果" gives "苹果".
+a mapping of the flag by :data:`UPOS`. Noun chunks are the longest runs of nouns and names, as for English; measure
+words, times and places are in no chunk, so that "一个苹果" gives "苹果".
 """
 
 import hashlib
@@ -63,11 +60,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def universal(word: str, flag: str) -> str:
-    """Return the universal part of speech of ``word``, which jieba gave ``flag``.
-
-    What holds no letter and no digit goes by its characters, whatever the flag says (jieba calls a full stop a
-    number): SPACE, PUNCT, SYM (so also emoji), or X.
-    """
+    """Return the universal part of speech by the flag, or by the characters of words without a letter or digit."""
     if any(character.isalnum() for character in word):
         return UPOS.get(flag) or UPOS.get(flag[:1], "X")
     if word.isspace():

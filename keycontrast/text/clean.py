@@ -1,12 +1,4 @@
-"""Texts as people have them, made readable for a language pipeline, with a map back to the text as given.
-
-    cleaned = clean("The water pump</b> failed.[12] It&#39;s old.")
-    cleaned.text                                    # "The water pump  failed.  It's old."
-    cleaned.start[4], cleaned.end[8]                # where "water" stands in the text as given
-
-Markup, footnote marks, formulas, emoji and invisible characters are left out or become spaces; what was glued gets a
-space. A text that needs nothing of this is returned as it is.
-"""
+"""Texts without markup, formulas, emoji and the like for a language pipeline, and the places of what is left."""
 
 import html
 import re
@@ -21,7 +13,7 @@ from keycontrast.text.normal_form import BETWEEN_HAN, BETWEEN_LATIN, INVISIBLE
 _EMOJI = ("\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa\u25aa\u25ab\u25b6\u25c0"
           "\u25fb-\u25fe\u3030\u303d\u3297\u3299\U000e0020-\U000e007f\ufe0f\u20e3\ue000-\uf8ff\ufffc")
 _BULLETS = "\u2022\u2023\u2043\u204c\u204d\u2219\u25cf\u25cb\u25e6\u25a0\u25a1\u25ba\u25c6\u25c7\u27a2\u2756"
-# What none of the rules below can be about: most texts.
+# No rule below applies to such texts, which are most.
 _PLAIN = re.compile(r"[^<>&\\$\[\]#{}!?\x00-\x08\x0b-\x1f\x7f-\U0010ffff]*")
 # A command with braces, one of the usual ones without, a formula, or an accent within a word; but C:\name is a path.
 _LATEX = re.compile(r"\\[A-Za-z]{2,}\*?\{|\\[(\[]|(?<=[A-Za-z])\\[\"`^~]\{?\\?[aeiounAEIOUN]|"
@@ -34,13 +26,7 @@ _CAPITALS = re.compile(r"[^.!?;:\n\u2022]+")
 
 @dataclass
 class Cleaned:
-    """A text for a language pipeline.
-
-    Attributes:
-        text: cleaned.
-        start, end: place in the text as given where each character of ``text`` begins, and after which it ends.
-        read: ``text`` as a tagger should see it, of the same length: headlines in small letters.
-    """
+    """A text, the places of its characters in the text as given, and the text with headlines in small letters."""
 
     text: str
     start: list[int] = field(default_factory=list)
@@ -64,7 +50,7 @@ class Cleaned:
                 end += self.end[inner]
             else:
                 parts.append(put(found))
-                # What is put between two characters has no place of its own.
+                # Text that is put between two characters has no place of its own.
                 gap = self.end[place - 1] if place else 0
                 start += [self.start[place] if found[0] else gap] * len(parts[-1])
                 end += [self.end[found.end() - 1] if found[0] else gap] * len(parts[-1])
@@ -74,13 +60,9 @@ class Cleaned:
             self.start, self.end = start + self.start[done:], end + self.end[done:]
 
     def apply(self, rules: "Iterable[_Rule]") -> None:
-        """Replace what each of ``rules`` finds, one rule after the other."""
+        """Apply one of ``rules`` after the other."""
         for pattern, put, group in rules:
             self.replace(pattern, put, group)
-
-
-def _const(text: str) -> Callable[[Match[str]], str]:
-    return lambda found: text
 
 
 def _accented(found: Match[str]) -> str:
@@ -95,7 +77,7 @@ def _glued(found: Match[str]) -> str:
 
 
 # Two line ends part phrases, a space does not.
-_SPACE, _BREAK, _NOTHING = _const(" "), _const("\n\n"), _const("")
+_SPACE, _BREAK, _NOTHING, _HYPHEN = ((lambda found, text=text: text) for text in (" ", "\n\n", "", "-"))
 _FORUM = "b|i|u|s|url|img|quote|code|color|size|list|center|spoiler"
 # Pattern, what is put in its place, and the group of it that stays, or 0.
 _Rule = tuple[Pattern[str], Callable[[Match[str]], str], int]
@@ -140,7 +122,7 @@ _OF_LATEX: list[_Rule] = [
 ]
 _LETTERS: list[_Rule] = [
     (re.compile(f"[{INVISIBLE}]|{BETWEEN_LATIN.pattern}"), _NOTHING, 0),
-    (re.compile("[\u2010\u2011]"), _const("-"), 0),
+    (re.compile("[\u2010\u2011]"), _HYPHEN, 0),
     (re.compile(r"\x1b\[[0-9;?]*[A-Za-z]"), _NOTHING, 0),  # colours of a terminal
     (re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00a0\u2028]"), _SPACE, 0),
     (re.compile(rf"(?:[0-9#*]\ufe0f?\u20e3|[^\w\s]\ufe0f|[{_EMOJI}])[{_EMOJI}\u200d\ufe0e]*|[{_BULLETS}\u2029]"),
@@ -156,10 +138,7 @@ _SIGNS: list[_Rule] = [
 
 
 def clean(text: str, chinese: bool = False) -> Cleaned:
-    """Return ``text`` for a language pipeline; without places (empty lists) where nothing has changed.
-
-    In Chinese, spaces between Chinese characters are left out, which word segmentation has put there.
-    """
+    """Return ``text`` for a language pipeline; without places (empty lists) where nothing has changed."""
     if _PLAIN.fullmatch(text):
         return Cleaned(text, read=_small(text))
     made = Cleaned(text, list(range(len(text))), list(range(1, len(text) + 1)))

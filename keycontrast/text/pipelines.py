@@ -1,11 +1,4 @@
-"""Loading the spaCy pipeline that reads English, and saying which one it was.
-
-    nlp = load_pipeline("embedded")
-    [chunk.text for chunk in nlp("The quick brown fox jumps.").noun_chunks]
-    describe_pipeline(nlp)["sha256"]
-
-``embedded`` is the pipeline that comes with this project; any installed package or folder will do instead.
-"""
+"""Loading spaCy pipelines by name, and their description."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -21,11 +14,9 @@ from spacy.util import get_installed_models, is_package
 from keycontrast.errors import InputError, nearest
 from keycontrast.text.tokens import NOUNS
 
-EMBEDDED = "embedded"
-# In a clone it stands where it is trained; setup.py puts it below this package in a wheel.
+# In a clone it lies where it is trained; setup.py puts it below this package in a wheel.
 _IN_CLONE = Path(__file__).resolve().parents[2] / "data" / "language" / "en_ewt"
 EMBEDDED_FOLDER = _IN_CLONE if _IN_CLONE.exists() else Path(__file__).resolve().parents[1] / "en_ewt"
-PROBE = "Dogs bark."
 
 
 def load_pipeline(name: str = "embedded") -> Language:
@@ -56,12 +47,11 @@ def load_pipeline(name: str = "embedded") -> Language:
 
 def _locate(name: str) -> str | Path:
     """Return what ``spacy.load`` needs for ``name``."""
-    if name == EMBEDDED:
+    if name == "embedded":
         if not (EMBEDDED_FOLDER / "config.cfg").is_file():
-            raise InputError(
-                f"the embedded English pipeline is missing from {EMBEDDED_FOLDER}; restore that folder, or train "
-                "it: python -m tools.english_pipeline.train --treebank DIR --out data/language/en_ewt"
-            )
+            raise InputError(f"the embedded English pipeline is missing from {EMBEDDED_FOLDER}; restore that "
+                             f"folder, or train it: python -m tools.english_pipeline.train --treebank DIR --out "
+                             f"data/language/en_ewt")
         return EMBEDDED_FOLDER
     if "/" in name and Path(name).is_dir():
         return Path(name)
@@ -69,30 +59,23 @@ def _locate(name: str) -> str | Path:
         return name
     if Path(name).is_dir():
         raise InputError(f"language pipeline {name!r} is a folder; write ./{name}, and DVC watches the files in it")
-    hint = nearest(name, [EMBEDDED, "jieba", *get_installed_models()])
+    hint = nearest(name, ["embedded", "jieba", *get_installed_models()])
     raise InputError(f"language pipeline {name!r} is neither an installed spaCy package nor a folder; {hint}")
 
 
 def check_annotation(nlp: Language, name: str, needed: Sequence[str]) -> None:
     """Refuse a pipeline that lacks an annotation (POS, LEMMA), without which keywords would be wrong in silence."""
-    doc = nlp(PROBE)
-    # Without lemmas, pytextrank takes all words of one part of speech for the same node.
+    doc = nlp("Dogs bark.")
     missing = [layer for layer, attribute in (("parts of speech", "POS"), ("lemmas", "LEMMA"))
-               if attribute in needed and not doc.has_annotation(attribute)]  # fmt: skip
+               if attribute in needed and not doc.has_annotation(attribute)]
     if missing:
-        raise InputError(
-            f"language pipeline {name!r} gives no {' and no '.join(missing)} (its components: "
-            f"{', '.join(nlp.pipe_names) or 'none'}); use {EMBEDDED!r} or a pipeline with a tagger and a lemmatizer."
-        )
+        raise InputError(f"language pipeline {name!r} gives no {' and no '.join(missing)} (its components: "
+                         f"{', '.join(nlp.pipe_names) or 'none'}); use 'embedded' or a pipeline with a tagger and a "
+                         f"lemmatizer.")
 
 
 def noun_chunks(doclike: Doc | Span) -> Iterator[tuple[int, int, int]]:
-    """Yield ``(start, end, label)`` of each longest run of nouns and proper nouns, such as "belly fat".
-
-    Adjectives are left out: a keyword is a node of a graph over the corpus, and "old bike" would not meet
-    "bike" there. Start and end are token positions in the document, the end not included; the label is that
-    of ``NP``.
-    """
+    """Yield first token, token after the last and label of each longest run of nouns and proper nouns."""
     label = doclike.vocab.strings.add("NP")
     for inside, run in groupby(doclike, key=lambda token: token.pos_ in NOUNS):
         if inside:
@@ -101,19 +84,9 @@ def noun_chunks(doclike: Doc | Span) -> Iterator[tuple[int, int, int]]:
 
 
 def describe_pipeline(nlp: Language) -> dict[str, Any]:
-    """Return what identifies a loaded pipeline in the metadata of an artifact.
-
-    Returns:
-        ``name``, ``version``, ``language``, ``components`` and ``sha256`` (over names and bytes of the files
-        it was loaded from, wherever they lie; None for a pipeline that was built in memory).
-    """
-    return {
-        "name": f"{nlp.lang}_{nlp.meta['name']}",
-        "version": nlp.meta["version"],
-        "language": nlp.lang,
-        "components": list(nlp.pipe_names),
-        "sha256": hash_folder(Path(nlp.path)) if nlp.path else None,
-    }
+    """Return name, version, language, components and the sha256 of the files of a pipeline; None if it has no files."""
+    return {"name": f"{nlp.lang}_{nlp.meta['name']}", "version": nlp.meta["version"], "language": nlp.lang,
+            "components": list(nlp.pipe_names), "sha256": hash_folder(Path(nlp.path)) if nlp.path else None}
 
 
 def hash_folder(folder: Path) -> str:

@@ -1,8 +1,4 @@
-"""Columns of table ``tokens``: from spaCy documents to Arrow arrays and back, and texts in fixed pieces.
-
-    with a loaded pipeline:  tokens = token_table(annotate_texts(nlp, [0, 1], ["Dogs bark.", "Cats sleep."]))
-    without any:             [doc for text_id, doc in rebuild_docs(tokens)]
-"""
+"""Columns of table ``tokens``: from spaCy documents to Arrow arrays and back, and texts in fixed pieces."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +13,7 @@ from keycontrast.errors import InputError
 from keycontrast.text.clean import Cleaned, clean
 from keycontrast.text.schemas import TOKENS
 
-# spaCy takes seconds to import and 100 MiB; who reads Chinese, or only cuts texts into pieces, goes without.
+# spaCy takes seconds to import and 100 MiB.
 if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.strings import StringStore
@@ -41,13 +37,12 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
                    cleaning: bool = False, given: bool = False) -> TokenColumns:
     """Return the columns of the token table for ``texts``, in their order; one ``nlp`` pass each.
 
-    With ``cleaning``, what the pipeline reads is :func:`keycontrast.text.clean.clean` of them, and offsets are those of
-    the texts as given; names with digits or signs, such as IL-6, are nouns; and ``cleaned`` is the number of texts that
-    cleaning has changed.
+    With ``cleaning``, the pipeline reads :func:`keycontrast.text.clean.clean` of them, and offsets are those of the
+    texts as given; names with digits or signs, such as IL-6, are nouns; and ``cleaned`` is the number of changed texts.
 
-    What spaCy stores for these texts (words, strings, documents) is freed before this returns, so that a
-    process that reads a whole corpus does not grow with its vocabulary; but not of a pipeline that a caller has
-    ``given``, who may hold documents of it. Noun chunks of such a one are runs of nouns, whatever its own are.
+    spaCy's memory for these texts is freed before this returns, so that a process does not grow with the vocabulary of
+    a corpus; but not that of a pipeline that a caller has ``given``, who may hold documents of it. Noun chunks of such
+    a pipeline are runs of nouns.
     """
     for text_id, text in zip(text_ids, texts, strict=True):
         if len(text) > nlp.max_length:
@@ -69,8 +64,8 @@ def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
                      names: bool = False) -> dict[str, pa.Array]:
     """Return list columns for ``docs``, all of one ``vocab``; they hold plain values and outlive the documents' memory.
 
-    With ``runs``, noun chunks are the runs of nouns, in place of what documents call so. With ``names``, names with
-    digits or signs (IL-6, X900, C#), and words that are the whole text, are nouns, whatever their tags say.
+    With ``runs``, noun chunks are the runs of nouns. With ``names``, names with digits or signs (IL-6, X900, C#), and
+    words that are the whole text, are nouns.
     """
     from keycontrast.text.pipelines import noun_chunks
 
@@ -141,10 +136,9 @@ def _among(hashes: npt.NDArray[np.uint64], strings: "StringStore", chosen: Calla
 
 
 def noun_runs(inside: npt.NDArray[np.bool_], lengths: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return the longest runs of marked tokens in many texts at once; none crosses from one text to the next.
+    """Return the runs per text of marked tokens, and first token and token after the last of each run in its text.
 
-    ``inside`` marks the tokens of all texts, (tokens,), of which each text has ``lengths``, (texts,). Returned are the
-    runs per text, and first token and token after the last of each run, counted within its text.
+    ``inside`` marks the tokens of all texts, (tokens,), of which each text has ``lengths``, (texts,).
     """
     text = np.repeat(np.arange(len(lengths)), lengths)
     begins = inside.copy()
@@ -174,17 +168,14 @@ def token_table(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def rebuild_docs(tokens: pa.Table) -> Iterator[tuple[int, "Doc"]]:
-    """Yield text id and spaCy document of each row of a token table, as the pipeline left it; no model needed.
-
-    ``doc.noun_chunks`` gives the stored spans. Texts without tokens are documents without tokens. Chinese
-    tokens become documents alike: where no space was between two words, there is none.
-    """
+    """Yield text id and spaCy document of each row of a token table; ``doc.noun_chunks`` gives the stored spans."""
     from spacy.tokens import Doc
     from spacy.vocab import Vocab
 
     vocab = Vocab()
-    # The annotations promise a function that yields spans; what spaCy reads are these triples.
-    vocab.get_noun_chunks = _stored_chunks(vocab)  # type: ignore[assignment]
+    label = vocab.strings.add("NP")
+    # spaCy's stubs promise spans; it reads these triples.
+    vocab.get_noun_chunks = lambda doc: ((*chunk, label) for chunk in doc.user_data[_CHUNKS])  # type: ignore[assignment]
     names = ("text_id", "token", "start", "end", "lemma", "pos", "tag", "sentence_start", "chunk_start", "chunk_end")
     columns = [tokens[name].to_pylist() for name in names]
     for text_id, words, start, end, lemma, pos, tag, opens, chunk_start, chunk_end in zip(*columns, strict=True):
@@ -194,21 +185,8 @@ def rebuild_docs(tokens: pa.Table) -> Iterator[tuple[int, "Doc"]]:
         yield text_id, doc
 
 
-def _stored_chunks(vocab: "Vocab") -> Callable[["Doc"], Iterator[tuple[int, int, int]]]:
-    label = vocab.strings.add("NP")
-
-    def chunks(doc: "Doc") -> Iterator[tuple[int, int, int]]:
-        for start, end in doc.user_data[_CHUNKS]:
-            yield start, end, label
-
-    return chunks
-
-
 def stream_chunks(batches: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
-    """Yield rows that come in ``batches``, sorted by ``text_id``, in pieces of ``size`` rows that stand alone.
-
-    Where batches begin and end makes no difference, and no more than one of them and a piece is held.
-    """
+    """Yield rows that come in ``batches``, sorted by ``text_id``, in pieces of ``size`` rows, however they are cut."""
     rest: pa.Table | None = None
     for batch in batches:
         rest = batch if rest is None else pa.concat_tables([rest, batch])

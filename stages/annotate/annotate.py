@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values
-from keycontrast.text.annotate import annotated, annotator
-from keycontrast.text.annotators import is_foreign, load_annotator
+from keycontrast.text.annotate import annotated, annotator, is_foreign, load_annotator
 from keycontrast.text.tokens import stream_chunks
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import TEXTS

@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.ranking.blocks import Spans, TokenBlock
-from keycontrast.ranking.keyword import choose, content_words, normal_forms, phrase_candidates
-from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.ranking.selection import InverseFrequency, choose, content_words, normal_forms, phrase_candidates
 from stages.common.lookup import Following
 from stages.common.methods import KEYWORDS, METHODS, Holds
 from stages.common.schemas import NO_KEYWORD

@@ -31,8 +31,6 @@ class TextRank(Block):
         "auto", description="noun chunks that are phrases, except for mihalcea: those of the annotation (nouns alone), "
                             "or with adjectives, participles and hyphens; auto: these, but in Chinese and where the "
                             "package is followed the former")
-    whole: bool = Field(False, description="mihalcea: phrases are whole runs of nouns and adjectives around a kept "
-                        "word (black money), not kept words alone (black)")
 
     @model_validator(mode="after")
     def _compat_exists(self) -> "TextRank":

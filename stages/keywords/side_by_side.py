@@ -15,8 +15,7 @@ import pyarrow as pa
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
 from keycontrast.ranking.blocks import TokenBlock, pieces
-from keycontrast.ranking.keyword import content_words
-from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.ranking.selection import InverseFrequency, content_words
 from keycontrast.text.normal_form import normal_form
 from stages.common.examples import marked_texts, training_text_ids
 from stages.common.lookup import Following
