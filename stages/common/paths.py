@@ -133,16 +133,6 @@ def corpus_page(dataset: str) -> Path:
     return ARTIFACTS / "corpus_pages" / f"{dataset}.html"
 
 
-def old_layout(root: Path = Path()) -> str | None:
-    """Return a remark on artifacts of an older version, whose data sets were in ``artifacts/NAME``; None without."""
-    folders = sorted(path.parent.name for path in (root / ARTIFACTS).glob("*/texts.parquet"))
-    if not folders:
-        return None
-    return (f"{ARTIFACTS}/{folders[0]} is of an older version, whose data sets were in {ARTIFACTS}/NAME. They are in "
-            f"{DATA}/NAME now and are made again; the old folders ({', '.join(folders)}) may be deleted "
-            f"(CHANGELOG.md).")
-
-
 class HeadlinePaths:
     """The rounded results under a recipe that git tracks, below ``metrics/<recipe>/``."""
 

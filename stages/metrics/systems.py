@@ -12,9 +12,8 @@ from stages.metrics.diversity import distinct, self_bleu
 from stages.metrics.embeddings import WordVectors, embedding_similarity
 from stages.metrics.registered import standing_alone
 from stages.metrics.resampling import Statistic, intervals, mean_statistic
-from stages.metrics.retention import keyword_retention
 from stages.metrics.rouge import MEASURES, rouge
-from stages.metrics.tokens import Text, joined
+from stages.metrics.tokens import Text, joined, keyword_retention
 
 if TYPE_CHECKING:
     from stages.metrics.bertscore import BertScores

@@ -16,10 +16,12 @@ from stages.common.schemas import TableSchema
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import Params, hash_files
 from stages.common.tables import Provenance, read_frame, rounded, write_json, write_table
-from stages.metrics import IBLEU_ALPHA, EncoderVectors, Statistic, WordVectors, derangement, nearest_neighbours
 from stages.metrics.bertscore import BertScorer, package_baseline, package_layer, rescaled
+from stages.metrics.bleu import IBLEU_ALPHA
 from stages.metrics.diversity import SELF_BLEU_SAMPLE
-from stages.metrics.embeddings import vectors_from_file, vectors_from_training
+from stages.metrics.embeddings import EncoderVectors, WordVectors, vectors_from_file, vectors_from_training
+from stages.metrics.floors import derangement, nearest_neighbours
+from stages.metrics.resampling import Statistic
 from stages.metrics.systems import ScoredItems, SystemScores, score_system
 from stages.metrics.tokens import Text, joined
 from stages.run.process import StageProcess
