@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from stages.results.classifiers import steps
+from stages.results.page.answers import steps
 
 ROWS = {"ct": ("none", "first", {}), "two": ("two_views", "both", {}), "cl": ("uniform", "first", {"t": 1}),
         "sharp": ("uniform", "first", {"t": 0.05}), "both": ("uniform", "both", {"t": 1}),

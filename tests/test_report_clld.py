@@ -23,7 +23,7 @@ from stages.common.figures import Plot, file_name
 from stages.common.paths import REPORT, REPORT_PAGE, ModelPaths, RunPaths
 from stages.common.tables import write_table
 from stages.params import load_params
-from stages.results.classifiers import Classifier
+from stages.results.model import Classifier
 from stages.results.page.classes import confusion_plot
 from stages.results.page.context import gather
 from stages.results.report import main

@@ -1,10 +1,10 @@
 """Params as plain values: those that ``dvc.yaml`` declares for a stage instance, and hashes of values, files and code.
 
-A stage reads no other value of ``params.yaml``, so DVC knows all that its artifacts depend on. ``stages.params``
-validates the values.
+A stage reads no other value of ``params.yaml``, so DVC knows all that its artifacts depend on.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -37,7 +37,8 @@ class Values(dict[str, Any]):
 
     def plain(self) -> dict[str, Any]:
         """Return a copy made of dictionaries, lists and values alone."""
-        return {name: _plain(value) for name, value in self.items()}
+        copy: dict[str, Any] = json.loads(json.dumps(self))
+        return copy
 
 
 class Params(Values):
@@ -202,14 +203,6 @@ def _as_values(content: Any) -> Any:
         return [_as_values(item) for item in content]
     if isinstance(content, Mapping):
         return Values({name: _as_values(value) for name, value in content.items()})
-    return content
-
-
-def _plain(content: Any) -> Any:
-    if isinstance(content, list):
-        return [_plain(item) for item in content]
-    if isinstance(content, Mapping):
-        return {name: _plain(value) for name, value in content.items()}
     return content
 
 

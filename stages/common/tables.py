@@ -1,7 +1,7 @@
 """Parquet tables that are written whole or not at all, with the same bytes for the same content.
 
-Tables of models and runs are single files. A table below ``artifacts/data`` grows with the corpus and is a folder of
-parts (``tokens/part-00000.parquet``, ...), which pandas, pyarrow, DuckDB and DVC read as one table.
+Tables of models and runs are single files; those below ``artifacts/data`` are folders of parts
+(``tokens/part-00000.parquet``, ...), which pandas, pyarrow, DuckDB and DVC read as one table.
 """
 
 import hashlib

@@ -14,9 +14,8 @@ from keycontrast.errors import InputError
 from stages.common.paths import COMPARISON, ModelPaths, RunPaths, seeded_name
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.results.classifiers import Classifier
 from stages.results.comparison import BY_STRATUM, PAIRED, EvaluatedRun
-from stages.results.model import Block, Model, Results, Run, System, compared_values, values_of
+from stages.results.model import Block, Classifier, Model, Results, Run, System, compared_values, values_of
 from stages.results.published import dataset_kind_of
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,6 @@ from stages.common.paths import ModelPaths, RunPaths, row_name
 from stages.metrics.registered import Metric, metric
 from stages.results.published import PublishedRow
 from stages.results.track import SCRATCH, Row, TrackResults
-
-if TYPE_CHECKING:
-    from stages.results.classifiers import Classifier
 
 # The words for a difference of a system, and for a part that one system has and the other lacks.
 BETTER = {1: "better", -1: "worse", 0: "cannot be told"}
@@ -51,6 +48,27 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Classifier:
+    """A run of CLLD by class."""
+
+    classes: pd.DataFrame       # table classes
+    confusion: np.ndarray       # number of texts (N, N), rows true, columns predicted
+    distances: pd.DataFrame     # table label_distance of the model
+
+    @property
+    def names(self) -> list[str]:
+        """Name of each class, by index."""
+        return self.classes["class"].tolist()
+
+    def confused(self, count: int) -> list[tuple[int, int]]:
+        """Return the pairs of classes that are confused most often; equal counts in the order of classes."""
+        both = self.confusion + self.confusion.T
+        pairs = [(one, other) for one, other in zip(*map(np.ndarray.tolist, np.triu_indices(len(both), 1)), strict=True)
+                 if both[one, other]]
+        return sorted(pairs, key=lambda pair: -int(both[pair]))[:count]
+
+
+@dataclass(frozen=True)
 class Run:
     """A run of a model, by its name in results, with the metrics of its evaluation.
 
@@ -67,7 +85,7 @@ class Run:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     decode: Mapping[str, Any] = field(default_factory=dict)
-    classifier: "Classifier | None" = None
+    classifier: Classifier | None = None
     predictions: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property

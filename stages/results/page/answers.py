@@ -1,18 +1,29 @@
 """The answer of each results table in a sentence, and differences between systems with their intervals as pictures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup, escape
 
 from stages.metrics.registered import Metric, metric
-from stages.results.classifiers import QUESTIONS, Step, steps
 from stages.results.model import BASELINE, BETTER, HELPS, Block, Difference, System
 from stages.results.page.tables import number
 from stages.results.track import TrackResults
+from stages.results.tracks.clld import encoder_name
+from stages.tracks.clld.track import TWO_VIEWS
 
 _WIDTH, _HEIGHT, _EDGE = 200, 20, 8     # of a picture, in pixels
 _FAR = (f"{BASELINE}majority", f"{BASELINE}keyword")      # so far from the others that each gets a scale of its own
+_DISTANCE = ("static_tau_pairs", "adaptive")
+# A question, the rows in question, and the row that they are compared with.
+QUESTIONS = (("Does the contrast help?", ("uniform",), "none"),
+             ("Does the label distance help beyond it?", _DISTANCE, "uniform"),
+             ("Do both together help?", _DISTANCE, "none"),
+             ("Does another contrast help?", ("supcl_seq", "simcse"), "none"),
+             ("Does a second view help without a contrast?", (TWO_VIEWS,), "none"),
+             ("Does the contrast help beyond a second view?", ("uniform",), TWO_VIEWS),
+             ("Do both together help beyond a second view?", _DISTANCE, TWO_VIEWS))
 _COMPARED = {1: "better than", -1: "worse than", 0: "not clearly different from"}
 
 
@@ -31,6 +42,20 @@ class DifferenceRow:
     def verdict(self) -> str:
         """CSS class of its verdict; empty if there is none."""
         return {0: ""}.get(self.difference.verdict, f"{BETTER[self.difference.verdict]}-text")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Two systems whose difference answers a question of ``QUESTIONS``, with encoder, row labels and names."""
+
+    question: str
+    encoder: str
+    row: str
+    base: str
+    name: str
+    base_name: str
+    accuracy: Difference
+    macro_f1: Difference | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +137,32 @@ def step_tables(block: Block) -> list[tuple[str, list[StepRow]]]:
                     None if step.macro_f1 is None else _row(step.macro_f1, reach)) for step in found]
     return [(question, own) for question, *_ in QUESTIONS
             if (own := [row for row in rows if row.step.question == question])]
+
+
+def steps(block: Block) -> list[Step]:
+    """Return the compared steps of ``block``, by question, then in the order of systems."""
+    found = []
+    for question, rows, base_row in QUESTIONS:
+        for system in block.systems:
+            base = _base(system, base_row, block.systems) if system.settings["kind"] in rows else None
+            accuracy = None if base is None else block.difference(system.name, base.name, "accuracy")
+            if base is not None and accuracy is not None:
+                found.append(Step(question, encoder_name(system.settings["encoder"]), system.settings["row"],
+                                  base.settings["row"], system.name, base.name, accuracy,
+                                  block.difference(system.name, base.name, "macro_f1")))
+    return found
+
+
+def _base(system: System, row: str, systems: Sequence[System]) -> System | None:
+    """Return the first system of ``row`` with the same settings, apart from those that ``row`` does not read."""
+    unread = {"kind", "row", "pairs_of", "distance", *(() if row == "uniform" else ("contrast",)),
+              *(("ce_views",) if TWO_VIEWS in (row, system.settings["kind"]) else ())}
+    return next((other for other in systems if other.settings["kind"] == row
+                 and _without(other.settings, unread) == _without(system.settings, unread)), None)
+
+
+def _without(settings: Mapping[str, Any], unread: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in unread}
 
 
 def _reach(differences: Sequence[Difference]) -> float:

@@ -29,14 +29,6 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
-class Material:
-    """Everything the page is made from; the results have the predictions of all runs that write texts."""
-
-    results: Results
-    datasets: list[Dataset]
-
-
-@dataclass(frozen=True)
 class ModelView:
     """A trained model: its colour among the curves, its selected epoch (0 if unknown) and the value that chose it."""
 
@@ -145,25 +137,29 @@ class Page:
         return next((view.settings["language"] for view in self.datasets if view.name == dataset), "")
 
 
-def gather(params: Params) -> Material:
-    """Read the artifacts of every data set, model and run of the params; missing ones are an ``InputError``."""
+def gather(params: Params) -> tuple[Results, list[Dataset]]:
+    """Read the artifacts of every data set, model and run of the params; missing ones are an ``InputError``.
+
+    Runs that write texts have their predictions.
+    """
     results = read_results(params)
     runs = [run if run.classifier is not None else
             replace(run, predictions=first_predictions(TRACKS[run.track], run.paths)) for run in results.runs]
-    return Material(replace(results, runs=runs),
-                    [read_dataset(name, block.plain()) for name, block in params.datasets.items()])
+    return replace(results, runs=runs), [read_dataset(name, block.plain()) for name, block in params.datasets.items()]
 
 
-def build(material: Material, examples: int = 0) -> Page:
+def build(results: Results, datasets: list[Dataset], examples: int = 0) -> Page:
     """Return the page's content; ``examples`` is the number of items whose outputs are shown, over all blocks."""
-    results = material.results
-    graphs = {dataset.name: dataset.graph for dataset in material.datasets if dataset.graph is not None}
+    graphs = {dataset.name: dataset.graph for dataset in datasets if dataset.graph is not None}
     data = {name: explorer_data(graph, GRAPH_BYTES // len(graphs)) for name, graph in graphs.items()}
-    shown = [track for track in TRACKS.values() if results.runs_of(track) or results.models_of(track)]
+    tracks = [track for track in TRACKS.values() if results.runs_of(track) or results.models_of(track)]
     writing = sum(not block.track.classifies for block in results.blocks)
     each = -(-examples // max(writing, 1))
-    return Page(results, _encoders(material), material.datasets, [_track(track, results, each) for track in shown],
-                {name: found for name, found in data.items() if found["nodes"]})
+    # The word vectors of the metrics, each once.
+    found = [emb for run in results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
+    encoders = list({(one["name"], one["sha256"]): one for one in found}.values())
+    return Page(results, encoders, datasets, [_track(track, results, each) for track in tracks],
+                {name: shown for name, shown in data.items() if shown["nodes"]})
 
 
 def _track(track: TrackResults, results: Results, examples: int) -> TrackView:
@@ -192,12 +188,6 @@ def _model(model: Model, track: TrackResults, place: int) -> ModelView:
     kept = [] if history is None or column not in history else history.loc[history["epoch"] == best, column].tolist()
     return ModelView(model.name, model.dataset, model.seed, settings_text(model.overrides) or "none",
                      series_colour(place), epochs, best, value_text(float(kept[0])) if kept else "–")
-
-
-def _encoders(material: Material) -> list[dict[str, Any]]:
-    """Return the word vectors of the metrics, each once."""
-    found = [emb for run in material.results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
-    return list({(one["name"], one["sha256"]): one for one in found}.values())
 
 
 def rendered(page: Page) -> dict[str, bytes]:
