@@ -109,10 +109,7 @@ def _cumulative(precisions: np.ndarray, weights: Sequence[Sequence[float]] | Non
 
 
 def corpus_columns(counts: MatchCounts) -> np.ndarray:
-    """Return the summands of corpus BLEU (n_items, 10).
-
-    Columns: matches and n-grams of orders 1 to 4, tokens of the hypothesis, and of the closest reference.
-    """
+    """Return matches and n-grams of orders 1 to 4, tokens of hypothesis and closest reference, of each item (n, 10)."""
     return np.concatenate([counts.matches[:, :ORDERS], counts.totals[:, :ORDERS], counts.lengths[:, None],
                            counts.reference_lengths[:, None]], axis=1)
 
@@ -120,8 +117,7 @@ def corpus_columns(counts: MatchCounts) -> np.ndarray:
 def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | None = None) -> np.ndarray:
     """Return unsmoothed cumulative corpus BLEU-1..4 (Papineni et al. 2002), (..., 4), of sums of corpus_columns.
 
-    ``weights`` are those of orders 1 to n, for each n; None for equal ones. As in NLTK, a hypothesis that is too short
-    for an order counts as one n-gram without a match.
+    ``weights`` are those of orders 1 to n, for each n; None for equal ones.
     """
     means = _cumulative(sums[..., :ORDERS] / sums[..., ORDERS:2 * ORDERS], weights)
     return means * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]
@@ -202,10 +198,7 @@ def _sacrebleu_of_sums(sums: np.ndarray) -> np.ndarray:
 
 
 def chrf_statistic(outputs: Sequence[Text], references: Sequence[Sequence[Text]]) -> Statistic:
-    """Return lower-cased chrF2 of the corpus, of 1 to 6 letters without spaces, from 0 to 100 (Popović 2015).
-
-    Of several references, the best one of each item counts.
-    """
+    """Return lower-cased chrF2 of the corpus with the best reference of each item, 0 to 100 (Popović 2015)."""
     from sacrebleu.metrics import CHRF
 
     check_items(outputs, references)

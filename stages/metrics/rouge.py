@@ -11,7 +11,9 @@ Both packages delete Chinese; here each Chinese character is a word.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -34,23 +36,21 @@ def rouge(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]
     if convention not in CONVENTIONS:
         raise ValueError(f"no ROUGE convention is called {convention!r}; {nearest(convention, CONVENTIONS)}")
     check_items(hypotheses, references)
-    of_item = _best_of_references() if convention == "rouge_score" else _pooled
+    of_item = _best_of_references if convention == "rouge_score" else _pooled
     return np.array([of_item(joined(text), [others] if isinstance(others, str) else list(map(joined, others)))
                      for text, others in zip(hypotheses, references, strict=True)])
 
 
-def _best_of_references() -> Callable[[str, list[str]], np.ndarray]:
-    """Return the scorer of package rouge_score."""
+@cache
+def _scorer() -> Any:
     from rouge_score.rouge_scorer import RougeScorer
 
-    names = ("rouge1", "rouge2", "rougeL")
-    scorer = RougeScorer(names, tokenizer=_StemmedWords())
+    return RougeScorer(("rouge1", "rouge2", "rougeL"), tokenizer=_StemmedWords())
 
-    def score(text: str, references: list[str]) -> np.ndarray:
-        scores = scorer.score_multi(references, text)
-        return np.array([scores[name].fmeasure for name in names])
 
-    return score
+def _best_of_references(text: str, references: list[str]) -> np.ndarray:
+    """Return the scores of one item by package rouge_score."""
+    return np.array([score.fmeasure for score in _scorer().score_multi(references, text).values()])
 
 
 class _StemmedWords:

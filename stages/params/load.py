@@ -99,5 +99,5 @@ def parse_params(content: Any, place: str) -> Params:
         return Params.model_validate(content).settled()
     except ValidationError as error:
         lines = problem_lines(error, model=Params)
-        text = "".join(f"\n  {line}" if len(line) <= _LONGEST else f"\n  {line[:_LONGEST]}..." for line in lines)
+        text = "".join(f"\n  {line[:_LONGEST]}" for line in lines)
         raise InputError(f"{place}: {len(lines)} problem{'s' * (len(lines) > 1)}:{text}") from error

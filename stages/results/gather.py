@@ -172,8 +172,7 @@ def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str 
               paired: pd.DataFrame, strata: pd.DataFrame) -> list[Block]:
     """Return blocks of runs on the same items (hence with the same baselines), in the order of the params.
 
-    ``kinds`` names the paper's data set for each data set. Means and deviations over seeds come from ``comparison``,
-    the metrics of stage compare by label; ``paired`` and ``strata`` are its tables, which may be empty.
+    ``kinds`` names the paper's data set of each; ``comparison``, ``paired`` and ``strata`` are of stage compare.
     """
     def place(run: Run) -> tuple[str, str, str, str]:
         metrics, split = run.metrics, str(run.metrics["settings"].get("split", ""))

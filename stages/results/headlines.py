@@ -1,7 +1,6 @@
-"""Write the headline metrics of each run and the curve of each model to ``metrics/RECIPE/``, for git.
+"""Write the headline metrics of each run and the curve of each model to ``metrics/RECIPE/``, for git and DVC.
 
-``dvc metrics`` and ``dvc plots`` read these files, without any artifact: ``TRACK.json``, ``curves/TRACK.csv`` and, for
-classifiers, ``confusion/RUN.csv``. Numbers have four decimals; the artifacts have all digits.
+The files are ``TRACK.json``, ``curves/TRACK.csv`` and, for classifiers, ``confusion/RUN.csv``, with four decimals.
 """
 
 import sys

@@ -70,10 +70,7 @@ class Classifier:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a model, by its name in results, with the metrics of its evaluation.
-
-    ``decode`` holds its overrides of the recipe's decoding; ``predictions`` are the first samples, if they were read.
-    """
+    """A run of a model, by its name in results; ``decode`` are its overrides, ``predictions`` the first samples."""
 
     name: str
     track: str
@@ -96,10 +93,7 @@ class Run:
 
 @dataclass(frozen=True)
 class System:
-    """A row of results; its ``kind`` is floor (a baseline), run (one seed) or seeds (a run under all its seeds).
-
-    ``changes`` are its overrides, ``published`` the corresponding rows of the paper.
-    """
+    """A row of results; its ``kind`` is floor (a baseline), run (one seed) or seeds (a run under all its seeds)."""
 
     name: str
     kind: str
@@ -127,8 +121,7 @@ class System:
 class Difference:
     """One system minus another on one metric, on the same items; see table ``paired``.
 
-    ``low`` and ``high`` are the interval over items, ``over_seeds`` the one over items and seeds. ``sign`` is the sign
-    of the difference, 0 if chance may explain it. ``over_seeds`` and ``sign`` are None for one seed.
+    ``over_seeds`` (the interval over items and seeds) and ``sign`` (0 if chance may explain it) are None for one seed.
     """
 
     metric: Metric

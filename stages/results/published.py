@@ -83,11 +83,7 @@ _CLASS_NAMES = re.compile(
 
 
 def dataset_kind_of(name: str, layout: str, source: str = "") -> str | None:
-    """Return the paper's name of a data set, by its name, layout and source (file or folder); None for any other.
-
-    It is ``qqp`` (Quora's pairs), ``douban``, ``rocstories`` or ``mscoco``; of texts with classes ``20ng``, ``trec6``,
-    ``r8``, ``r52`` or ``mr``.
-    """
+    """Return the paper's name of a data set, by its name, layout and source (file or folder); None for any other."""
     called = f"{name} {source}".lower()
     if layout in ("glue_qqp", "kaggle_qqp", "quora_qqp") or (layout == "pairs" and ("qqp" in called
                                                                                  or "quora" in called)):

@@ -1,7 +1,6 @@
 """A new part for each part of a table, made by this process, by several, or by workers of a Dask cluster.
 
-Workers receive paths alone; they see the same files and have this project installed. Finished parts are kept in the
-stage's scratch folder, so that a stage that was killed continues. Dask is an optional extra.
+Workers receive paths alone. Finished parts are kept in the stage's scratch folder, so that a killed stage continues.
 """
 
 import importlib

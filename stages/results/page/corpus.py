@@ -43,10 +43,7 @@ def read_dataset(name: str, settings: Mapping[str, Any], first: bool = False) ->
 
 
 def read_tops(paths: DatasetPaths, keywords: pd.DataFrame | None, compared: bool) -> dict[str, list[tuple[str, int]]]:
-    """Return by method the keywords that are the best of most texts, with the number of these texts; ties by keyword.
-
-    Without the table of all methods, or if not ``compared``, the chosen keywords are returned under ``chosen``.
-    """
+    """Return by method, or under ``chosen``, the keywords that are the best of most texts, and the number of these."""
     path = paths.table(SIDE_BY_SIDE.name)
     if compared and path.exists():
         counts: dict[str, Counter[str]] = {name: Counter() for name in METHODS}

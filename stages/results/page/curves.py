@@ -30,10 +30,7 @@ class CurveGroup:
 
 def curve_groups(models: Sequence[Model], questions: Sequence[Question],
                  track: str = "") -> list[CurveGroup]:
-    """Return a plot for each recorded quantity that answers a question, under the first one that it matches.
-
-    ``track`` is part of the plots' names if another track has plots of the same quantities.
-    """
+    """Return a plot for each recorded quantity that answers a question; ``track`` is part of their names."""
     known = [model for model in models if model.history is not None and not model.history.empty]
     quantities: dict[str, None] = {}
     for model in known:
@@ -52,8 +49,7 @@ def curve_groups(models: Sequence[Model], questions: Sequence[Question],
 def history_quantities(history: pd.DataFrame | None) -> dict[str, dict[str, str]]:
     """Group numeric columns by quantity: ``{"loss": {"train": "train_loss", "validation": "validation_loss"}}``.
 
-    A column without either prefix counts as training. Columns without any value are left out; quantities of the
-    validation split come first.
+    A column without either prefix counts as training. Quantities of the validation split come first.
     """
     quantities: dict[str, dict[str, str]] = {}
     if history is None:

@@ -32,10 +32,7 @@ class Example:
 
 
 def shown_examples(block: Block, runs: Sequence[Run], count: int) -> list[Example]:
-    """Return at most ``count`` items, evenly spread, with the outputs of the full method and of the next rows.
-
-    A row is shown by its first seed.
-    """
+    """Return at most ``count`` items, evenly spread, with outputs of the full method and the next rows' first seeds."""
     chosen = [system.runs[0] for system in sorted(block.systems, key=lambda one: one is not block.full)][:_ROWS]
     known = {run.name: run.predictions for run in runs}
     rows = {name: {row.example_id: row for row in known[name].itertuples()} for name in chosen}
@@ -61,10 +58,7 @@ def chosen_examples(example_ids: Iterable[int], count: int) -> list[int]:
 
 
 def segments(text: str, keywords: Sequence[str | None]) -> list[Segment]:
-    """Cut ``text`` at every occurrence of a keyword, regardless of case and white space.
-
-    Keywords match whole words, but in Chinese and Japanese, which are written without spaces, any characters.
-    """
+    """Cut ``text`` at every occurrence of a keyword, whole words but in Chinese and Japanese, in any case."""
     known = sorted({word for word in keywords if word and word != NO_KEYWORD}, key=lambda word: (-len(word), word))
     if not known:
         return [Segment(text, False)] if text else []

@@ -1,7 +1,4 @@
-"""The part of a phrase graph that the page embeds: the largest phrases, their neighbours and their texts.
-
-The data are limited to a number of bytes, so that a graph of a million nodes does not make a huge page.
-"""
+"""The part of a phrase graph that the page embeds: the largest phrases, their neighbours and their texts."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -115,10 +112,8 @@ def _selected(paths: DatasetPaths, schema: TableSchema, column: str, values: Ite
 def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
     """Return the data of ``graph`` that the page embeds, within ``budget`` bytes.
 
-    Returns:
-        ``names``: phrases, those that can be opened first; ``nodes``: for each of these [texts, neighbours, shown
-        neighbours as [place, weight, place, weight, …], places of texts]; the last phrases may have no texts, to save
-        bytes; ``texts``: [text_id, text]; ``total``: phrases of the whole graph.
+    They are ``names``, phrases, those that can be opened first; ``nodes``, for each of these [texts, neighbours, shown
+    neighbours as [place, weight, …], places of texts]; ``texts``, [text_id, text]; ``total``, phrases of the graph.
     """
     texts: dict[int, list[Any]] = {}
     used = 0

@@ -77,9 +77,6 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     """Return the row of a run; of a baseline, its architecture and the start of a pretrained one.
 
     ``settings`` is nested like ``train_hcl``, ``decode`` like ``generate_hcl``, both with the overrides.
-
-    >>> sorted(row({"contrasts": {"keyword": {"weight": 0}, "topic": {"weight": 1}}}, {}).switches)
-    ['keyword contrast', 'with topic contrast']
     """
     architecture = str(settings.get("architecture", _FULL))
     if architecture != _FULL:
@@ -93,11 +90,7 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
 
 
 def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Return the parts of HCL that ``settings`` remove, without those that are removed as a consequence.
-
-    Parts are ``latent``, ``graph``, ``keyword`` (condition and both contrasts over keywords), and ``NAME contrast``
-    for the paper's contrasts.
-    """
+    """Return the parts of HCL that ``settings`` remove, without those that are removed as a consequence."""
     def value(*names: str) -> Any:
         inner: Any = settings
         for name in names:
