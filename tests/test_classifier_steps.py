@@ -16,10 +16,10 @@ def test_steps_compare_like_with_like():
         "kind": kind, "row": name, "ce_views": views, "contrast": contrast, "distance": {},
         "max_length": further[0] if further else 128, "encoder": further[1] if further[1:] else "textcnn"})
         for name, (kind, views, contrast, *further) in ROWS.items()]
-    block = SimpleNamespace(systems=systems, difference=lambda *names: names)
+    block = SimpleNamespace(systems=systems)
     found = {}
-    for step in steps(block):
-        found.setdefault(step.question, []).append((step.name, step.base_name))
+    for question, system, base in steps(block):
+        found.setdefault(question, []).append((system.name, base.name))
     assert found == {
         "Does the contrast help?": [("cl", "ct"), ("sharp", "ct")],
         "Does the label distance help beyond it?": [("ald", "cl")],

@@ -55,8 +55,12 @@ def read_vectors(path: Path, wanted: Collection[str]) -> FileVectors:
             if word in vectors:
                 duplicates += 1
             elif word is not None:
-                vectors[word] = np.array([_value(path, number, word, field) for field in values.split(b" ")],
-                                         dtype=np.float32)
+                for field in values.split(b" "):
+                    if not _is_number(field):
+                        shown = field[:40].decode("utf-8", "backslashreplace")
+                        raise InputError(f"{path}, line {number}: {shown!r} in the vector of {word!r} is not a finite "
+                                         f"number.")
+                vectors[word] = np.array([float(field) for field in values.split(b" ")], dtype=np.float32)
     if not width:
         raise InputError(f"{path}: the file is empty. {_TEXT_ONLY}.")
     count = number - (declared is not None)
@@ -99,13 +103,6 @@ def _split(path: Path, number: int, line: bytes, width: int) -> tuple[bytes, byt
         return parts[0], line[len(parts[0]) + 1:]
     raise InputError(f"{path}, line {number}: {spaces} numbers after the word, where line 1 makes it {width}. Words "
                      f"and numbers are separated by single spaces.")
-
-
-def _value(path: Path, number: int, word: str, field: bytes) -> float:
-    if not _is_number(field):
-        shown = field[:40].decode("utf-8", "backslashreplace")
-        raise InputError(f"{path}, line {number}: {shown!r} in the vector of {word!r} is not a finite number.")
-    return float(field)
 
 
 def _is_number(field: bytes) -> bool:

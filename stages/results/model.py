@@ -228,18 +228,6 @@ class Results:
     runs: list[Run]
     blocks: list[Block]
 
-    def models_of(self, track: TrackResults) -> list[Model]:
-        """Return the models of one track."""
-        return [model for model in self.models if model.track == track.name]
-
-    def runs_of(self, track: TrackResults) -> list[Run]:
-        """Return the runs of one track."""
-        return [run for run in self.runs if run.track == track.name]
-
-    def blocks_of(self, track: TrackResults) -> list[Block]:
-        """Return the blocks of one track."""
-        return [block for block in self.blocks if block.track is track]
-
 
 def _of_seeds(row: Mapping[str, Any]) -> dict[str, Any]:
     if pd.isna(row["verdict"]):

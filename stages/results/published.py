@@ -35,7 +35,6 @@ class PublishedTable:
     """A table of the paper for data set ``kind`` of :func:`dataset_kind_of`; ``scale`` divides its values."""
 
     number: str
-    title: str
     kind: str
     metrics: tuple[str, ...]
     rows: dict[str, PublishedRow]

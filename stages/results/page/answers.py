@@ -29,40 +29,23 @@ _COMPARED = {1: "better than", -1: "worse than", 0: "not clearly different from"
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A difference as texts, with its interval as a picture; ``p`` is that of the t test over seeds."""
+    """A difference as texts: its interval also as a picture, ``p`` of the t test over seeds, CSS class of a verdict."""
 
-    difference: Difference
     signed: str
     interval: str
     p: str
     whisker: Markup
     said: str
-
-    @property
-    def verdict(self) -> str:
-        """CSS class of its verdict; empty if there is none."""
-        return {0: ""}.get(self.difference.verdict, f"{BETTER[self.difference.verdict]}-text")
+    verdict: str
 
 
 @dataclass(frozen=True)
 class Step:
-    """Two systems whose difference answers a question of ``QUESTIONS``, with encoder, row labels and names."""
+    """Two systems whose differences answer a question of ``QUESTIONS``; macro F1 may not have been compared."""
 
-    question: str
+    system: System
+    base: System
     encoder: str
-    row: str
-    base: str
-    name: str
-    base_name: str
-    accuracy: Difference
-    macro_f1: Difference | None = None
-
-
-@dataclass(frozen=True)
-class StepRow:
-    """One step of CLLD: its differences in accuracy and macro F1 (None if that was not compared)."""
-
-    step: Step
     accuracy: DifferenceRow
     macro_f1: DifferenceRow | None
 
@@ -129,28 +112,27 @@ def removed_part(system: System, base: System, track: TrackResults) -> str:
     return parts[0] if system.row.architecture == track.full.architecture and len(parts) == 1 else ""
 
 
-def step_tables(block: Block) -> list[tuple[str, list[StepRow]]]:
+def step_tables(block: Block) -> list[tuple[str, list[Step]]]:
     """Return the effect of each step of CLLD on the texts of ``block``, by question; empty if none was compared."""
-    found = steps(block)
-    reach = _reach([one for step in found for one in (step.accuracy, step.macro_f1) if one is not None])
-    rows = [StepRow(step, _row(step.accuracy, reach, step.accuracy.said(HELPS)),
-                    None if step.macro_f1 is None else _row(step.macro_f1, reach)) for step in found]
-    return [(question, own) for question, *_ in QUESTIONS
-            if (own := [row for row in rows if row.step.question == question])]
-
-
-def steps(block: Block) -> list[Step]:
-    """Return the compared steps of ``block``, by question, then in the order of systems."""
     found = []
-    for question, rows, base_row in QUESTIONS:
-        for system in block.systems:
-            base = _base(system, base_row, block.systems) if system.settings["kind"] in rows else None
-            accuracy = None if base is None else block.difference(system.name, base.name, "accuracy")
-            if base is not None and accuracy is not None:
-                found.append(Step(question, encoder_name(system.settings["encoder"]), system.settings["row"],
-                                  base.settings["row"], system.name, base.name, accuracy,
-                                  block.difference(system.name, base.name, "macro_f1")))
-    return found
+    for question, system, base in steps(block):
+        accuracy, macro_f1 = (block.difference(system.name, base.name, key) for key in ("accuracy", "macro_f1"))
+        if accuracy is not None:
+            found.append((question, system, base, accuracy, macro_f1))
+    reach = _reach([one for *_, accuracy, macro_f1 in found for one in (accuracy, macro_f1) if one is not None])
+    tables: dict[str, list[Step]] = {}
+    for question, system, base, accuracy, macro_f1 in found:
+        tables.setdefault(question, []).append(Step(
+            system, base, encoder_name(system.settings["encoder"]), _row(accuracy, reach, accuracy.said(HELPS)),
+            None if macro_f1 is None else _row(macro_f1, reach)))
+    return list(tables.items())
+
+
+def steps(block: Block) -> list[tuple[str, System, System]]:
+    """Return the steps of ``block`` as question, system and base: by question, then in the order of systems."""
+    found = [(question, system, _base(system, base, block.systems)) for question, rows, base in QUESTIONS
+             for system in block.systems if system.settings["kind"] in rows]
+    return [(question, system, base) for question, system, base in found if base is not None]
 
 
 def _base(system: System, row: str, systems: Sequence[System]) -> System | None:
@@ -176,7 +158,8 @@ def _row(one: Difference, reach: float, said: str = "") -> DifferenceRow:
                          for value in (one.difference, *one.ends))
     picture = whisker(one, reach, f"{one.name}: {signed}, interval {low} to {high}")
     p = "–" if one.p_seeds is None else "< 0.001" if one.p_seeds < 0.001 else f"{one.p_seeds:.3f}"
-    return DifferenceRow(one, signed, f"{low} to {high}", p, picture, said)
+    verdict = f"{BETTER[one.verdict]}-text" if one.verdict else ""
+    return DifferenceRow(signed, f"{low} to {high}", p, picture, said, verdict)
 
 
 def whisker(one: Difference, reach: float, text: str) -> Markup:

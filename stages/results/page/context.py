@@ -14,7 +14,7 @@ from stages.common.figures import Plot
 from stages.common.settings import Params
 from stages.results.gather import first_predictions, read_results
 from stages.results.model import Block, Model, Results, Run
-from stages.results.page.answers import Answer, StepRow, answer, step_tables
+from stages.results.page.answers import Answer, Step, answer, step_tables
 from stages.results.page.classes import ClassifierView, classifier_views
 from stages.results.page.corpus import Dataset, read_dataset
 from stages.results.page.curves import CurveGroup, best_epoch, curve_groups, series_colour
@@ -51,7 +51,7 @@ class BlockView:
     answer: Answer
     tables: list[ResultTable]
     examples: list[Example] = field(default_factory=list)
-    steps: list[tuple[str, list[StepRow]]] = field(default_factory=list)
+    steps: list[tuple[str, list[Step]]] = field(default_factory=list)
     classifiers: list[ClassifierView] = field(default_factory=list)
 
     @property
@@ -152,7 +152,8 @@ def build(results: Results, datasets: list[Dataset], examples: int = 0) -> Page:
     """Return the page's content; ``examples`` is the number of items whose outputs are shown, over all blocks."""
     graphs = {dataset.name: dataset.graph for dataset in datasets if dataset.graph is not None}
     data = {name: explorer_data(graph, GRAPH_BYTES // len(graphs)) for name, graph in graphs.items()}
-    tracks = [track for track in TRACKS.values() if results.runs_of(track) or results.models_of(track)]
+    used = {one.track for one in (*results.runs, *results.models)}
+    tracks = [track for track in TRACKS.values() if track.name in used]
     writing = sum(not block.track.classifies for block in results.blocks)
     each = -(-examples // max(writing, 1))
     # The word vectors of the metrics, each once.
@@ -164,7 +165,8 @@ def build(results: Results, datasets: list[Dataset], examples: int = 0) -> Page:
 
 def _track(track: TrackResults, results: Results, examples: int) -> TrackView:
     """Return the page's content of one track."""
-    blocks, models, runs = results.blocks_of(track), results.models_of(track), results.runs_of(track)
+    models, runs = ([one for one in own if one.track == track.name] for own in (results.models, results.runs))
+    blocks = [block for block in results.blocks if block.track is track]
     return TrackView(
         track, [_model(model, track, place) for place, model in enumerate(models)],
         [(run.name, track.names.label(run.row), run.model, settings_text(run.decode) or "none") for run in runs],

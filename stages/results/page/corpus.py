@@ -38,8 +38,14 @@ def read_dataset(name: str, settings: Mapping[str, Any], first: bool = False) ->
     paths = DatasetPaths(name)
     path, nodes, graph = paths.table(KEYWORDS.name), paths.table("phrase_nodes"), read_graph(paths)
     keywords = read_frame(path, KEYWORDS) if path.exists() else None
-    size = size_of(0 if keywords is None else len(keywords), read_metadata(nodes)["counts"] if graph else {})
-    return Dataset(name, settings, size, *top_table(read_tops(paths, keywords, not first)), graph)
+    counts = read_metadata(nodes)["counts"] if graph else {}
+    size = [] if keywords is None or keywords.empty else [f"{number(len(keywords))} texts"]
+    size += [f"{number(counts[kind])} {label}" for kind, label in (
+        ("nodes", "phrases"), ("edges", "edges between them"), ("communities", "communities")) if kind in counts]
+    tops = read_tops(paths, keywords, not first)
+    lists = [[f"{word} ({number(count)})" for word, count in found] for found in tops.values()]
+    return Dataset(name, settings, " · ".join(size), [_METHODS.get(method, "keyword") for method in tops],
+                   [list(row) for row in zip_longest(*lists, fillvalue="")], graph)
 
 
 def read_tops(paths: DatasetPaths, keywords: pd.DataFrame | None, compared: bool) -> dict[str, list[tuple[str, int]]]:
@@ -64,17 +70,3 @@ def _best(lists: Any) -> Iterator[str]:
     lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     filled = lists.filter(pc.greater(pc.list_value_length(lists), 0))
     yield from pc.list_element(filled, 0).to_pylist()
-
-
-def top_table(tops: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[list[str], list[list[str]]]:
-    """Return the names of methods, and rows of their keywords, the most frequent first."""
-    lists = [[f"{word} ({number(count)})" for word, count in found] for found in tops.values()]
-    return [_METHODS.get(name, "keyword") for name in tops], [list(row) for row in zip_longest(*lists, fillvalue="")]
-
-
-def size_of(texts: int, counts: Mapping[str, Any]) -> str:
-    """Return the size of a corpus and of its phrase graph (``counts`` of its stage) in one line."""
-    said = [f"{number(texts)} texts"] if texts else []
-    said += [f"{number(counts[name])} {label}" for name, label in (
-        ("nodes", "phrases"), ("edges", "edges between them"), ("communities", "communities")) if name in counts]
-    return " · ".join(said)

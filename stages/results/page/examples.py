@@ -1,7 +1,7 @@
 """The examples that the page shows side by side, with the places of their keywords in the texts."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +37,9 @@ def shown_examples(block: Block, runs: Sequence[Run], count: int) -> list[Exampl
     known = {run.name: run.predictions for run in runs}
     rows = {name: {row.example_id: row for row in known[name].itertuples()} for name in chosen}
     shared = set.intersection(*(set(found) for found in rows.values()))
+    ordered, count = sorted(shared), min(count, len(shared))
     return [_example(number, {name: found[number] for name, found in rows.items()}, block.track.many_keywords)
-            for number in chosen_examples(shared, count)]
+            for number in (ordered[place * len(ordered) // count] for place in range(count))]
 
 
 def _example(number: int, rows: Mapping[str, Any], many: bool) -> Example:
@@ -48,13 +49,6 @@ def _example(number: int, rows: Mapping[str, Any], many: bool) -> Example:
     return Example(int(number), keyword.split() if many else [keyword] * bool(keyword), bool(first.keyword_known),
                    first.source, [str(text) for text in first.references],
                    {name: row.prediction for name, row in rows.items()})
-
-
-def chosen_examples(example_ids: Iterable[int], count: int) -> list[int]:
-    """Return at most ``count`` of the ids, evenly spread over the sorted ids, so that any run shows the same."""
-    ordered = sorted(set(example_ids))
-    count = min(count, len(ordered))
-    return [ordered[place * len(ordered) // count] for place in range(count)]
 
 
 def segments(text: str, keywords: Sequence[str | None]) -> list[Segment]:

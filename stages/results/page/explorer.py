@@ -60,18 +60,14 @@ def read_graph(paths: DatasetPaths, limit: int = PHRASES) -> GraphMaterial | Non
     if not paths.table("phrase_nodes").exists():
         return None
     nodes = read_frame(paths.table("phrase_nodes"), PHRASE_NODES)
-    kept = largest(nodes, limit)
+    # Those of most texts first, then the most neighbours, then by number.
+    ranked = nodes.sort_values(["texts", "degree", "node_id"], ascending=[False, False, True])
+    kept = ranked.head(limit).reset_index(drop=True)
     neighbours = _neighbours(paths, kept["node_id"])
     wanted = {*kept["node_id"].tolist(), *(other for pairs in neighbours.values() for other, _ in pairs)}
     named = nodes[nodes["node_id"].isin(wanted)]
     return GraphMaterial(kept, neighbours, dict(zip(named["node_id"].tolist(), named["keyword"], strict=True)),
                          _texts(paths, kept["node_id"]), len(nodes))
-
-
-def largest(nodes: pd.DataFrame, limit: int) -> pd.DataFrame:
-    """Return at most ``limit`` nodes: those of most texts first, then the most neighbours, then by number."""
-    ranked = nodes.sort_values(["texts", "degree", "node_id"], ascending=[False, False, True])
-    return ranked.head(limit).reset_index(drop=True)
 
 
 def _neighbours(paths: DatasetPaths, nodes: pd.Series) -> dict[int, list[tuple[int, int]]]:

@@ -11,7 +11,7 @@ from stages.common.schemas import NO_KEYWORD
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.metrics.bertscore import BertScorer
-from stages.metrics.diversity import intra_distinct
+from stages.metrics.bleu import intra_distinct
 from stages.metrics.embeddings import WordVectors
 from stages.metrics.resampling import mean_statistic
 from stages.metrics.systems import ScoredItems
