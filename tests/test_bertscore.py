@@ -117,14 +117,6 @@ def test_values_depend_neither_on_order_nor_on_company_nor_on_blocks(encoder, mo
     assert (bert_score(TEXTS, REFERENCES, *encoder).f1 == bert_score(TEXTS, REFERENCES, *encoder).f1).all()
 
 
-def test_what_systems_share_is_encoded_once(encoder, monkeypatch):
-    rows, scorer = [], BertScorer(*encoder)
-    original = scorer._states
-    monkeypatch.setattr(scorer, "_states", lambda texts, chunk: (rows.extend(chunk.items), original(texts, chunk))[1])
-    scorer.score({"run": ["dog", "run", "eat"], "shuffled": ["cat", "dog cat", "dog"]}, ["dog", "cat", "dog cat"])
-    assert len(rows) == 5    # dog, cat, dog cat, run, eat
-
-
 def test_roberta_words_begin_with_a_space_and_long_texts_are_cut_to_its_positions():
     from tokenizers import ByteLevelBPETokenizer
     from tokenizers.processors import RobertaProcessing
@@ -153,8 +145,3 @@ def test_layers_and_baselines_of_the_package():
     assert package_baseline("roberta-large", 17, idf=False) == 0.83122575
     assert package_baseline("roberta-large", 16, idf=False) is package_baseline("roberta-large", 17, idf=True) is None
     assert rescaled(1, 0.83) == 1 and rescaled(0.83, 0.83) == 0 and rescaled(0.9, 0.8) == pytest.approx(0.5)
-
-
-def test_errors_say_what_is_wrong(encoder):
-    with pytest.raises(ValueError, match="hidden states 0 to 2 of this encoder, not 3"):
-        bert_score(["a"], ["a"], *encoder, layer=3)

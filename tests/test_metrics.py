@@ -8,9 +8,17 @@ import pytest
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 
-from stages.metrics import EncoderVectors, basic_tokens, count_matches, distinct, embedding_similarity, intra_distinct
-from stages.metrics.bleu import corpus_bleu_statistic, ibleu_statistic, sacrebleu
+from stages.metrics.bleu import (
+    corpus_bleu_statistic,
+    count_matches,
+    distinct,
+    ibleu_statistic,
+    intra_distinct,
+    sacrebleu,
+)
 from stages.metrics.bleu import sentence_bleu as of_sentences
+from stages.metrics.embeddings import EncoderVectors, embedding_similarity
+from stages.metrics.tokens import basic_tokens
 
 ONE_HOT = [tuple(float(order == place) for place in range(4)) for order in range(4)]
 UNIFORM = [tuple(1 / (order + 1) if place <= order else 0.0 for place in range(4)) for order in range(4)]
@@ -92,15 +100,6 @@ def test_sacrebleu_is_sacrebleu_on_its_own_scale():
     # Most letters of the references decide the tokenizer.
     assert sacrebleu(["我喜欢喝茶和咖啡"], [["我喜欢喝茶和咖啡 ok"]])[1].count("tok:zh") == 1
     assert sacrebleu(["我喜欢 tea"], [["我喜欢 tea"]])[1].count("tok:13a") == 1
-
-
-def test_bleu_errors_say_what_is_wrong():
-    with pytest.raises(ValueError, match="1 hypotheses but 2 items"):
-        bleu(["a"], [["a"], ["b"]], "corpus")
-    with pytest.raises(ValueError, match="no items"):
-        bleu([], [], "corpus")
-    with pytest.raises(ValueError, match="item 1 has no reference"):
-        bleu(["a", "b"], [["a"], []], "corpus")
 
 
 class Table:

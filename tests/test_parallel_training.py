@@ -194,13 +194,6 @@ def script(tmp_path, monkeypatch):
     return [str(tmp_path / "script.py"), str(tmp_path)]
 
 
-@pytest.mark.whole
-def test_processes_are_started_and_their_failure_is_the_exit_status(script, tmp_path):
-    assert distributed.start_processes([*script, "end"], 2) == 0
-    assert [(tmp_path / f"ended-{rank}").read_text() for rank in range(2)] == ["2", "2"]
-    assert distributed.start_processes([*script, "fail"], 2) == 3
-
-
 def test_processes_end_with_the_one_that_started_them(script, tmp_path):
     launch = f"from stages.common.distributed import *; start_processes({[*script, 'wait']!r}, 2)"
     launching = subprocess.Popen([sys.executable, "-c", launch])

@@ -17,7 +17,7 @@ from stages.common.tables import write_json
 from stages.metrics import registered
 from stages.metrics.bleu import chrf_statistic
 from stages.metrics.registered import FAMILIES, METRICS, Metric, metric
-from stages.metrics.resampling import mean_statistic
+from stages.metrics.resampling import intervals, mean_statistic
 from stages.metrics.systems import ScoredItems, score_system
 from stages.params import load_params
 from stages.results.compare import run
@@ -75,7 +75,8 @@ def test_a_registered_metric_is_scored_with_an_interval_and_compared(brevity, ke
     outputs, references = random_items(3, 40, WORDS)
     items = ScoredItems([item[0] for item in references], references, [None] * 40, [None] * 40)
     system = score_system(outputs, items, table_of(WORDS))
-    assert system.intervals(20, 0.9, 1)[key][0] <= system.values[key] <= system.intervals(20, 0.9, 1)[key][1]
+    low, high = intervals(system.statistics, 20, 0.9, 1)[key]
+    assert low <= system.values[key] <= high
     for kind in (evaluated, rewriting):
         found = run([kind("one"), kind("two", 0.3)], SETTINGS, 1)
         assert key in set(found.paired["metric"]) and "interval" not in found.metrics["data/test"]["groups"]["one"][key]

@@ -9,7 +9,6 @@ import pytest
 from classifier_artifacts import (
     ATTACK,
     CLASSES,
-    CLASSIFIERS,
     confusion_rows,
     provenance,
     write_classifiers,
@@ -20,7 +19,7 @@ import stages.results.page.classes
 import stages.results.page.context
 from pipeline.schemas import SCHEMAS
 from stages.common.figures import Plot, file_name
-from stages.common.paths import REPORT, REPORT_PAGE, ModelPaths, RunPaths
+from stages.common.paths import REPORT_PAGE, ModelPaths, RunPaths
 from stages.common.tables import write_table
 from stages.params import load_params
 from stages.results.model import Classifier
@@ -70,15 +69,6 @@ def test_the_page_is_sound_and_has_nothing_of_other_tracks(page):
     assert ATTACK not in page and "<img" not in page and "&lt;script&gt;alert(" in track(page, "clld")
     assert track(page, "hcl") == track(page, "pgkpr") == ""
     assert 'id="corpus"' not in page and 'class="explorer"' not in page
-
-
-def test_the_first_seed_of_every_row_has_its_pictures_as_files(alone):
-    names = {file.stem for file in (alone / REPORT / "plots").glob("*.svg")}
-    assert names == {file.stem for file in (alone / REPORT / "plots").glob("*.png")}
-    assert {name for name in names if name.startswith("confusion")} == {
-        f"confusion--{name.replace('/', '-')}" for name in CLASSIFIERS if not name.endswith("/99")}
-    # Distances that are 1 everywhere are said, not drawn.
-    assert {name for name in names if name.startswith("label")} == {"label-distance--clsled", "label-distance--clald"}
 
 
 # -- results ----------------------------------------------------------------------------------------------------

@@ -1,28 +1,18 @@
 """The frame around a stage: clean errors, exclusive scratch, death with the command, seeds, checkpoints."""
 
-import os
 import shutil
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values
 from stages.common.settings import hash_files
-from stages.run.checkpoints import FolderCheckpoints, write_tensors
+from stages.run.checkpoints import FolderCheckpoints
 from stages.run.process import run_stage
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def start(code, cwd, **environment):
-    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=cwd, stdout=subprocess.PIPE, text=True,
-                            env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
 
 
 def test_an_input_error_is_a_message_and_status_1(tmp_path, monkeypatch, capsys):
@@ -132,30 +122,6 @@ def test_a_checkpoint_is_due_once_so_many_seconds_have_passed_since_the_last(tmp
     found.append(store.due())
     assert found == [False, True, True, False]
     assert FolderCheckpoints(tmp_path, "aaaa").due()  # 0 seconds: after every step
-
-
-def test_tensors_of_every_kind_come_back_from_their_file_and_are_copied_one_at_a_time(tmp_path):
-    tensors = {f"{kind}": torch.arange(5).to(kind) for kind in (
-        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-        torch.float32, torch.float64)}
-    tensors |= {"scalar": torch.tensor(3.0), "empty": torch.zeros(0, 4), "turned": torch.arange(6.0).view(2, 3).t(),
-                "trained": torch.ones(2, requires_grad=True), "words \u00e9": torch.ones(1)}
-    write_tensors(tmp_path / "t.safetensors", tensors)
-    found = load_file(tmp_path / "t.safetensors")
-    assert found.keys() == tensors.keys()
-    for name, tensor in tensors.items():
-        assert found[name].dtype == tensor.dtype and torch.equal(found[name], tensor), name
-    # In a process of its own: what the threads of other tests take would be counted too.
-    shown, _ = start("""
-        import tracemalloc, torch
-        from pathlib import Path
-        from stages.run.checkpoints import write_tensors
-        big = {str(number): torch.ones(2**20) for number in range(8)}
-        tracemalloc.start()
-        write_tensors(Path("t.safetensors"), big)
-        print(tracemalloc.get_traced_memory()[1])
-        """, tmp_path).communicate()
-    assert int(shown) < 2**21 and (tmp_path / "t.safetensors").stat().st_size > 2**25
 
 
 def test_fingerprints_see_names_and_bytes(tmp_path):

@@ -2,7 +2,6 @@
 
 import random
 import threading
-import time
 from dataclasses import replace
 from functools import partial
 
@@ -22,11 +21,9 @@ from models.common.training import (
     add_gradients,
     epoch_batches,
     fit,
-    loaded_ahead,
 )
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.log import TrainingBar
 
 SEED = partial(derived_seed, 7, "test")
 
@@ -189,12 +186,6 @@ def test_first_step_against_adam_written_out():
     assert history.rows[0]["gradient_norm"] > 1e-3  # reported before clipping
 
 
-def test_without_clipping_a_step_is_that_of_a_bound_out_of_reach():
-    rows = [fit(Regression(n=4), Settings(epochs=2, batch_size=4, clip=clip), Memory(), SEED).rows
-            for clip in (None, 1e9, 1e-3)]
-    assert rows[0] == rows[1] != rows[2]
-
-
 def test_each_epoch_takes_every_item_once_in_a_new_seeded_order():
     first, second = Regression(), Regression()
     for task in (first, second):
@@ -329,18 +320,6 @@ def test_frozen_parameters_stay_and_dropout_is_off_in_validation():
     assert not task.module.training
 
 
-def test_a_log_has_a_line_per_epoch(capsys, tmp_path):
-    history = fit(Regression(), SETTINGS, Memory(), SEED, lambda total, done: TrainingBar("toy", total, done, tmp_path))
-    lines = [line.rpartition("\r")[2] for line in capsys.readouterr().err.splitlines() if "toy: " in line]
-    assert f"toy: step 0 of 9; a line follows per epoch, and checkpoints are written to {tmp_path}" in lines
-    found = [line for line in lines if ": epoch " in line]
-    for number, (line, row) in enumerate(zip(found, history.rows, strict=True), 1):
-        best = ", best so far" * row["best"]
-        loss = f"train_loss {row['train_loss']:.4g}, validation_loss {row['validation_loss']:.4g}"
-        assert line.startswith(f"toy: epoch {number}/3, {loss}{best}; ") and line.endswith(" s left")
-    assert found[-1].endswith("; 0 s left")
-
-
 def test_non_finite_values_stop_the_training():
     task = Regression()
     task.x[5] = float("nan")
@@ -391,15 +370,6 @@ def test_what_goes_wrong_while_loading_comes_out_and_the_thread_ends():
         assert threading.active_count() == before
 
 
-def test_loading_ahead_is_bounded_and_in_order():
-    asked = []
-    with loaded_ahead(lambda key: asked.append(key) or key * 10, range(10), ahead=2) as loaded:
-        assert next(loaded) == 0
-        time.sleep(0.05)
-        assert asked == [0, 1, 2]
-        assert list(loaded) == list(range(10, 100, 10))
-
-
 def test_buckets_take_every_item_once_and_pad_little():
     lengths = np.random.default_rng(0).integers(1, 30, 1003)
     batches, again, next_epoch = (epoch_batches(1003, 16, seed, lengths) for seed in (5, 5, 6))
@@ -414,18 +384,6 @@ def test_buckets_take_every_item_once_and_pad_little():
     means = [lengths[batch].mean() for batch in batches]
     assert means != sorted(means)  # short ones do not come first
     assert all((np.diff(lengths[batch]) >= 0).all() for batch in batches)
-
-
-def test_buckets_of_many_pools_still_mix_items():
-    batches = epoch_batches(4000, 4, 1, np.arange(4000) % 7)
-    found = {frozenset(batch) for batch in batches}
-    assert len(found & {frozenset(batch) for batch in epoch_batches(4000, 4, 2, np.arange(4000) % 7)}) < 10
-
-
-def test_buckets_need_lengths():
-    shorn = type("Shorn", (Regression,), {"lengths": Task.lengths})()
-    with pytest.raises(ValueError, match=r"Shorn has no lengths\(\)"):
-        fit(shorn, replace(SETTINGS, bucket=True), Memory(), SEED)
 
 
 # Gradients of several micro-batches
@@ -460,13 +418,3 @@ def test_sums_are_those_of_backward_passes_to_the_bit(count):
     expected, found = gradients(plain), gradients(ours)
     assert found.keys() == expected.keys() and ("late.weight" in found) == (count > 1)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
-
-
-def test_weights_of_several_outputs():
-    ours, plain = Net(), Net()
-    for number in (1, 2):
-        for net, add in ((ours, lambda out, by: add_gradients(out, by, list(ours.parameters()))),
-                         (plain, torch.autograd.backward)):
-            vectors = net.layers(torch.ones(4, 5))
-            add([net.loss(number), vectors], [None, torch.full((4, 3), 0.5)])
-    assert all(torch.equal(gradients(ours)[name], value) for name, value in gradients(plain).items())
