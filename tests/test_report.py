@@ -39,9 +39,9 @@ from stages.common.tables import write_table
 from stages.results.gather import blocks_of
 from stages.results.model import BETTER, Model, Run
 from stages.results.page.answers import answer
+from stages.results.page.corpus import explorer_data, json_markup, read_graph, size
 from stages.results.page.curves import curve_groups
 from stages.results.page.examples import Segment, segments, shown_examples
-from stages.results.page.explorer import explorer_data, json_markup, read_graph, size
 from stages.results.page.tables import result_tables
 from stages.results.report import main
 from stages.results.tracks.hcl import HCL

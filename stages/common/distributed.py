@@ -65,10 +65,7 @@ def check_devices(processes: int, devices: int) -> None:
 
 @contextmanager
 def process_group(device: str) -> Iterator[str]:
-    """Join the processes by gloo (CPU) or NCCL (one GPU each), and yield the device of this one.
-
-    If one of them ends, the others raise :class:`PeerLost`.
-    """
+    """Join the processes by gloo (CPU) or NCCL (GPUs), and yield this one's device; PeerLost if another ends."""
     if not launched():
         yield device
         return

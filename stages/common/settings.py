@@ -1,7 +1,4 @@
-"""Params as plain values: those that ``dvc.yaml`` declares for a stage instance, and hashes of values, files and code.
-
-A stage reads no other value of ``params.yaml``, so DVC knows all that its artifacts depend on.
-"""
+"""Params as plain values that ``dvc.yaml`` declares for a stage instance, and hashes of values, files and code."""
 
 import hashlib
 import json
@@ -104,10 +101,7 @@ def stage_params(params: Params, stage: str, key: str = "") -> Params:
 
 
 def stage_values(params: Mapping[str, Any], stage: str, key: str = "", seed: int | None = None) -> dict[str, Any]:
-    """Return the value of every param that ``stage@key`` declares, by dotted name.
-
-    With ``seed``, rows of models have this seed alone, whatever others they have.
-    """
+    """Return every declared param of ``stage@key`` by dotted name; with ``seed``, models have this seed alone."""
     values = {".".join(parts): value_at(params, parts) for parts in declared_places(params, stage, key)}
     return values if seed is None else {
         name: _under(seed, value) for name, value in values.items() if not name.endswith(".seeds")}
@@ -130,10 +124,7 @@ def stage_hash(params: Mapping[str, Any], stage: str, key: str = "", seed: int |
 
 @cache
 def declared(stage: str) -> tuple[str, ...]:
-    """Return the params that ``dvc.yaml`` declares for ``stage``.
-
-    ``{key}`` stands for its instance, ``{model}`` and ``{dataset}`` for the names in its row.
-    """
+    """Return the params that ``dvc.yaml`` declares for ``stage``, with ``{key}``, ``{model}`` and ``{dataset}``."""
     return tuple(name.replace("${key}", "{key}").replace("${item}", "{key}").replace("${item.", "{")
                  for name in _body(stage).get("params", ()))
 

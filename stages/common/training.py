@@ -62,10 +62,7 @@ def _json_of(path: Path) -> Any:
 
 def load_origin(folder: Path, kind: type[Note], names: Sequence[str], track: str,
                 config: type["PretrainedConfig"] | None = None) -> tuple[list[Any], Note]:
-    """Return the notes of a trained model, by their file ``names``, and its origin, a dataclass ``kind``.
-
-    An InputError says what is missing, damaged or of another version, also of the configuration of class ``config``.
-    """
+    """Return the notes of a trained model, by their file ``names``, and its origin, a dataclass ``kind``."""
     files = (*names, TRAINED_ON_FILE)
     missing = [name for name in (*files, "config.json") if not (folder / name).exists()]
     if missing:

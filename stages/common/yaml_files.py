@@ -39,10 +39,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, place: str) -> Any:
-    """Return the content of ``text``; an InputError names its origin ``place`` and the fault.
-
-    Faults are also repeated names and values that their tags do not allow, such as a date in month 13.
-    """
+    """Return the content of ``text``; an InputError names its origin ``place``, and a fault or a repeated name."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - safe, see the class
     # PyYAML checks the syntax, but not the conversion to Python: a date, a number of 5,000 digits, `!!int zz`.

@@ -117,10 +117,7 @@ def corpus_columns(counts: MatchCounts) -> np.ndarray:
 
 
 def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | None = None) -> np.ndarray:
-    """Return unsmoothed cumulative corpus BLEU-1..4 (Papineni et al. 2002), (..., 4), of sums of corpus_columns.
-
-    ``weights`` are those of orders 1 to n, for each n; None for equal ones.
-    """
+    """Return unsmoothed cumulative corpus BLEU-1..4 (Papineni et al. 2002), (..., 4), of sums of corpus_columns."""
     means = _cumulative(sums[..., :ORDERS] / sums[..., ORDERS:2 * ORDERS], weights)
     return means * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]
 

@@ -1,7 +1,4 @@
-"""Embedding similarity of outputs and references: Extrema, Average and Greedy (HCL section 4.4).
-
-Values are comparable only under the same word vectors: of an encoder, a file, or a training on texts.
-"""
+"""Embedding similarity of outputs and references: Extrema, Average and Greedy (HCL section 4.4)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

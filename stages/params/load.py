@@ -75,10 +75,7 @@ def _has(tree: Any, place: Place) -> bool:
 
 
 def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
-    """Return the validated params of a file; an InputError lists every problem.
-
-    With ``whole``, the file must also have all values that DVC reads by name.
-    """
+    """Return the validated params of a file; with ``whole``, it must have all values that DVC reads by name."""
     if not path.exists():
         raise InputError(f"{path}: not found. Run this in the project's folder, or write the file with "
                          f"`keycontrast use sample`.")

@@ -237,10 +237,7 @@ def summary(system: ComparedSystem, measured: Mapping[str, Members], level: floa
 
 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
-    """Return a row of table ``mcnemar`` from the texts that each of two classifiers has right (n,) bool.
-
-    The p value is two-sided: 2 P(X <= min(b, c)) of the binomial (b + c, 1/2), at most 1 (McNemar 1947).
-    """
+    """Return a row of table ``mcnemar`` from the texts (n,) bool that each classifier has right (McNemar 1947)."""
     from scipy.special import bdtr  # slow to import: `keycontrast run` imports this module
 
     b, c = int((first & ~second).sum()), int((second & ~first).sum())

@@ -1,7 +1,4 @@
-"""Write the headline metrics of each run and the curve of each model to ``metrics/RECIPE/``, for git and DVC.
-
-The files are ``TRACK.json``, ``curves/TRACK.csv`` and, for classifiers, ``confusion/RUN.csv``, with four decimals.
-"""
+"""Write the headline metrics of each run and the curve of each model to ``metrics/RECIPE/``, for git and DVC."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""A new part for each part of a table, made by this process, by several, or by workers of a Dask cluster.
-
-Workers receive paths alone. Finished parts are kept in the stage's scratch folder, so that a killed stage continues.
-"""
+"""A new part for each part of a table, made by this process, by several, or by workers of a Dask cluster."""
 
 import importlib
 import json

@@ -16,10 +16,9 @@ from stages.results.gather import first_predictions, read_results
 from stages.results.model import Block, Model, Results, Run
 from stages.results.page.answers import Answer, Step, answer, step_tables
 from stages.results.page.classes import ClassifierView, classifier_views
-from stages.results.page.corpus import Dataset, read_dataset
+from stages.results.page.corpus import Dataset, explorer_data, json_markup, read_dataset
 from stages.results.page.curves import CurveGroup, best_epoch, curve_groups, series_colour
 from stages.results.page.examples import Example, segments, shown_examples
-from stages.results.page.explorer import explorer_data, json_markup
 from stages.results.page.tables import ResultTable, described, percentage, result_tables, settings_text, value_text
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
@@ -138,10 +137,7 @@ class Page:
 
 
 def gather(params: Params) -> tuple[Results, list[Dataset]]:
-    """Read the artifacts of every data set, model and run of the params; missing ones are an ``InputError``.
-
-    Runs that write texts have their predictions.
-    """
+    """Read the artifacts of every data set, model and run of the params; missing ones are an ``InputError``."""
     results = read_results(params)
     runs = [run if run.classifier is not None else
             replace(run, predictions=first_predictions(TRACKS[run.track], run.paths)) for run in results.runs]
