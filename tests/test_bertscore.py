@@ -9,7 +9,7 @@ import torch
 
 from models.common.encoders import load_encoder
 from stages.metrics import bertscore as module
-from stages.metrics.bertscore import BertScorer, package_baseline, package_layer, rescaled
+from stages.metrics.bertscore import BertScorer
 
 TEXTS = ["what is the best way to learn a new language ?", "how do i find a good school ?", "learn a language fast",
          "run running eat", "why", "who can tell me about the dog , the cat ?", "known unknown", "", "   ",
@@ -137,11 +137,3 @@ def test_roberta_words_begin_with_a_space_and_long_texts_are_cut_to_its_position
     assert tokenizer.convert_ids_to_tokens(ids) == ["<s>", "\u0120dog", "</s>"]
     assert special.tolist() == [True, False, True]
     assert bert_score(["dog " * 40], ["dog " * 50], model, tokenizer).f1[0] == pytest.approx(1, abs=1e-6)
-
-
-def test_layers_and_baselines_of_the_package():
-    assert package_layer("roberta-large") == package_layer("FacebookAI/roberta-large") == 17
-    assert package_layer("sentence-transformers/all-MiniLM-L6-v2") is None
-    assert package_baseline("roberta-large", 17, idf=False) == 0.83122575
-    assert package_baseline("roberta-large", 16, idf=False) is package_baseline("roberta-large", 17, idf=True) is None
-    assert rescaled(1, 0.83) == 1 and rescaled(0.83, 0.83) == 0 and rescaled(0.9, 0.8) == pytest.approx(0.5)

@@ -160,16 +160,6 @@ def test_a_metric_that_one_run_lacks_is_left_out_of_its_pairs_only():
     assert "bertscore" not in result.metrics["data/test"]["groups"]["three"]
 
 
-def test_nothing_to_compare():
-    result = run([], SETTINGS, 1)
-    assert result.metrics == {} and as_table(SCHEMAS["paired"], result.paired).num_rows == 0
-    one = evaluated("one")
-    alone = replace(one, scores=one.scores[one.scores["system"] == "run"])
-    result = run([alone], SETTINGS, 1)
-    assert as_table(SCHEMAS["paired"], result.paired).num_rows == 0
-    assert list(result.metrics["data/test"]["groups"]) == ["one"]
-
-
 # -- the PGKPR track ------------------------------------------------------------------------------------------
 
 def rewriting(name, gain=0.0):

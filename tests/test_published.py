@@ -12,22 +12,6 @@ from stages.results.tracks.pgkpr import PGKPR
 
 TABLES, PGKPR_TABLES, CLLD_TABLES = (paper(track).tables for track in ("hcl", "pgkpr", "clld"))
 METRICS, PGKPR_METRICS = TABLES["1a"].metrics, PGKPR_TABLES["2a"].metrics
-TABLE_1 = [(number, row) for number in ("1a", "1b", "1c") for row in TABLES[number].rows.values()]
-
-
-def ratios(row):
-    values = [row.cells[f"bleu_{order}"].value for order in range(1, 5)]
-    return [after / before for before, after in zip(values, values[1:], strict=False)]
-
-
-def test_successive_orders_have_the_ratios_of_individual_weights_but_for_one_row():
-    # With weight on one order alone and smoothing 7, BLEU-(n+1) >= BLEU-n / 3.
-    outside = [(number, row.name) for number, row in TABLE_1
-               if not all(0.34 <= round(ratio, 2) <= 0.63 for ratio in ratios(row))]
-    assert outside == [("1c", "Transformer")]
-    assert max(ratios(row)[0] for _, row in TABLE_1) == pytest.approx(0.547, abs=5e-4)
-
-
 def names_of(track, settings, decode, kind):
     return [row.name for row in track.published_rows(track.row(settings, decode), kind)]
 
@@ -66,18 +50,6 @@ def test_ablations_were_published_on_qqp_alone():
     assert HCL.published_rows(HCL.row({}, {}), "rocstories") == [TABLES["1c"].rows["Ours"]]
 
 
-UNKNOWN = [(HCL, "hcl"), (PGKPR, "pgkpr")]
-
-
-@pytest.mark.parametrize(("track", "own"), UNKNOWN)
-def test_an_unknown_architecture_is_called_by_its_own_name_and_matches_no_published_row(track, own):
-    row = track.row({"architecture": "novel"}, {})
-    assert track.names.label(row) == "novel" and track.full.architecture == own != row.architecture
-    for kind in ("qqp", "douban", "rocstories", "mscoco"):
-        assert track.published_rows(row, kind) == []
-    assert track.published_rows(track.row({}, {}), "qqp")
-
-
 @pytest.mark.parametrize(("settings", "label"), [
     ({"keyword": {"imp_weight": "linear"}}, "HCL, impostors by linear"),
     ({"keyword": asdict(KeywordSettings())}, "HCL"),
@@ -110,18 +82,6 @@ def test_data_sets_of_the_paper_are_known_by_layout_and_name(given, kind):
 
 
 # PGKPR
-
-def test_tables_2_and_3_of_pgkpr_have_their_rows_on_both_data_sets():
-    for numbers, count in ((("2a", "2b"), 10), (("3a", "3b"), 4)):
-        one, other = (PGKPR_TABLES[number] for number in numbers)
-        assert (one.kind, other.kind) == ("qqp", "mscoco") and list(one.rows) == list(other.rows)
-        assert len(one.rows) == count and one.metrics == other.metrics == PGKPR_METRICS
-        assert one.scale == other.scale == 100
-        assert all(tuple(row.cells) == PGKPR_METRICS for table in (one, other) for row in table.rows.values())
-    for kind in "ab":
-        full = PGKPR_TABLES[f"2{kind}"].rows["PGKPR"]
-        assert full.cells == PGKPR_TABLES[f"3{kind}"].rows["PGKPR"].cells
-
 
 NO_CON, NO_REC = {"contrast": {"weight": 0}}, {"reconstruction": {"weight": 0.0}}
 BY_PSI = {"keywords": {"by": "psi"}}

@@ -110,12 +110,6 @@ def test_params_yaml_has_what_dvc_reads_and_comes_back_the_same(recipes, tmp_pat
         "dataset": "d", "seeds": [13], "init": NOTHING}    # all other settings have a default
 
 
-def test_values_may_be_laid_over_a_recipe(recipes):
-    params = read_recipe("one", folder=recipes, changes=["train_hcl.training.epochs=2", "recipe=changed"])
-    assert params.train_hcl.training.epochs == 2 and params.recipe == "changed"
-    assert params.train_hcl.training.clip == read_recipe("one", folder=recipes).train_hcl.training.clip
-
-
 def test_a_part_of_a_recipe_has_the_models_named_and_what_they_start_from():
     whole = plan("cpu-hcl-qqp", "data").params
     part = plan("cpu-hcl-qqp", "data", models=["hcl", "transformer"]).params

@@ -23,8 +23,6 @@ from stages.params import load_params
 from stages.results.compare import run
 from stages.results.report import main
 from stages.results.tracks import TRACKS
-from stages.tracks.common.params import Evaluation
-from stages.tracks.common.schemas import FLOORS
 
 WORDS = ["café", "Bar", "foo", "你好", "a", "?"]
 
@@ -37,12 +35,6 @@ def test_every_metric_has_a_family_with_a_heading_and_every_family_metrics():
     assert set().union(*shown.values()) == set(METRICS)
     for key, track in TRACKS.items():
         assert set(track.reported) <= shown[key] and len({one.short for one in track.headlines}) == len(track.headlines)
-
-
-def test_every_floor_that_params_may_name_is_registered_and_told_of():
-    assert list(FLOORS) == Evaluation().floors
-    for track in TRACKS.values():
-        assert all(track.floors.values()) and (track.classifies or list(track.floors) == list(FLOORS))
 
 
 @pytest.mark.parametrize("seed", [1, 2])

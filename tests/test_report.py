@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -34,8 +35,19 @@ from report_outline import Outline, assert_sound, part, row_of, rows
 import stages.results.page.context
 from pipeline.schemas import SCHEMAS
 from stages.common.figures import inline_svg
-from stages.common.paths import REPORT_PAGE, DatasetPaths, ModelPaths, RunPaths
+from stages.common.paths import (
+    COMPARISON,
+    MODELS,
+    PREDICTED,
+    REPORT_PAGE,
+    RUNS,
+    DatasetPaths,
+    ModelPaths,
+    RunPaths,
+    corpus_page,
+)
 from stages.common.tables import write_table
+from stages.results.corpus_page import main as corpus_main
 from stages.results.gather import blocks_of
 from stages.results.model import BETTER, Model, Run
 from stages.results.page.answers import answer
@@ -415,13 +427,6 @@ def test_a_row_of_one_seed_gets_no_verdict():
     assert found.sentence.endswith("on 64 items; it is worse than copy.") and found.one_seed
 
 
-def test_one_seed_is_said_once_on_the_page(quick):
-    text = made()
-    assert text.count("ne seed: no verdict") == 1
-    order = [text.index(f'<h2 id="{name}"') for name in ("answer", "examples", "corpus", "results", "training", "ran")]
-    assert order == sorted(order)
-
-
 # -- the corpus -------------------------------------------------------------------------------------------------
 
 def test_top_keywords_stand_by_method_the_most_frequent_first(quick):
@@ -441,3 +446,28 @@ def test_keywords_alone_make_a_page_without_empty_sections(tmp_path, monkeypatch
     text = made()
     assert re.findall(r'<section aria-labelledby="([^"]+)"', text) == ["corpus", "ran"]
     assert "2 texts</p>" in text and "god (1)" in text and 'class="explorer"' not in text and ATTACK not in text
+
+
+def test_the_page_of_a_corpus_shows_keywords_and_graph(project):
+    assert corpus_main(["tiny"]) == 0
+    path = corpus_page("tiny")
+    page = path.read_text(encoding="utf-8")
+    for words in ("made before anything was trained", 'href="../report/index.html"', "graph-tiny", "belly fat"):
+        assert words in page, words
+    for words in ("trained model", "contrast_vanished_keyword", 'id="hcl"', "Paired semantic importance"):
+        assert words not in page, words
+    assert not list(path.parent.glob(".*"))
+
+
+def test_later_artifacts_change_no_byte_of_the_page_of_a_corpus(project):
+    assert corpus_main(["tiny"]) == 0
+    before = corpus_page("tiny").read_bytes()
+    for folder in (DatasetPaths("tiny").table("side_by_side"), MODELS, RUNS, PREDICTED, COMPARISON):
+        shutil.rmtree(folder)
+    assert corpus_main(["tiny"]) == 0 and corpus_page("tiny").read_bytes() == before
+
+
+def test_a_graph_that_cannot_be_read_is_named(project, capsys):
+    (DatasetPaths("tiny").table("phrase_edges") / "part-00000.parquet").write_bytes(b"cut off")
+    assert corpus_main(["tiny"]) == 1 and "phrase_edges/part-00000.parquet" in capsys.readouterr().err
+    assert not corpus_page("tiny").exists()

@@ -1,6 +1,9 @@
 """The frame around a stage: clean errors, exclusive scratch, death with the command, seeds, checkpoints."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -132,3 +135,13 @@ def test_fingerprints_see_names_and_bytes(tmp_path):
     (tmp_path / "a" / "x").write_text("2")
     assert hash_files([tmp_path / "a"]) != before
     assert hash_values({"a": 1, "b": 2}) == hash_values({"b": 2, "a": 1}) != hash_values({"a": 1, "b": 3})
+
+
+def test_seeding_decides_the_kernels_whatever_the_environment_says(tmp_path):
+    """A person's own workspace would decide which kernels sum in which order."""
+    code = ("import os, torch\nfrom stages.common.seeds import seed_everything\nseed_everything(1, 2)\n"
+            "print(os.environ['CUBLAS_WORKSPACE_CONFIG'], torch.are_deterministic_algorithms_enabled(), "
+            "torch.get_num_threads(), torch.backends.cudnn.allow_tf32, torch.cuda.is_initialized())")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True,
+                          env={**os.environ, "CUBLAS_WORKSPACE_CONFIG": ":16:8"})
+    assert done.stdout.split() == [":4096:8", "True", "2", "False", "False"]

@@ -15,10 +15,7 @@ from models.common.training import (
     Criterion,
     Parameters,
     Settings,
-    Speed,
-    Step,
     Task,
-    add_gradients,
     epoch_batches,
     fit,
 )
@@ -171,21 +168,6 @@ def test_accumulation_equals_the_big_batch():
     np.testing.assert_allclose(norms, partial_norms, rtol=1e-5)
 
 
-def test_first_step_against_adam_written_out():
-    task = Regression(n=4, dropout=0.0)
-    start = task.module[3].bias.item()
-    task.module.train()
-    torch.manual_seed(0)
-    random.seed(SEED("step", 0, 0)), np.random.seed(SEED("step", 0, 0) % 2**32)
-    other = Regression(n=4, dropout=0.0)
-    loss, _ = other.train_batch(other.load([0, 1, 2, 3]), Step(0, 1, 0, range(4)))
-    history = fit(task, Settings(epochs=1, batch_size=4, clip=1e-3, optimiser="adam"), Memory(), SEED)
-    assert history.rows[0]["train_loss"] == pytest.approx(loss.item(), rel=1e-5)
-    # Adam's first step is the rate times the sign of the gradient, whatever the clipping.
-    assert abs(task.module[3].bias.item() - start) == pytest.approx(0.03, rel=1e-3)
-    assert history.rows[0]["gradient_norm"] > 1e-3  # reported before clipping
-
-
 def test_each_epoch_takes_every_item_once_in_a_new_seeded_order():
     first, second = Regression(), Regression()
     for task in (first, second):
@@ -249,20 +231,6 @@ def test_parts_frozen_as_a_whole_have_no_dropout():
     task.train_batch = spy
     fit(task, SETTINGS, Memory(), SEED)
     assert set(modes) == {(False, True, True)}
-
-
-def test_speed_adds_up_over_resumed_runs():
-    store = Memory()
-    with pytest.raises(Killed):
-        fit(Regression(kill_at=5), SETTINGS, store, SEED)
-    speed = fit(Regression(), SETTINGS, store, SEED).speed
-    assert (speed.steps, speed.items) == (9, 33)
-    assert len(speed.recent) == 9 and speed.seconds == pytest.approx(sum(speed.recent))
-    # Of the state that it went on from, what saving it took could not be in it.
-    assert speed.checkpoints == 8 and speed.checkpoint_seconds > 0
-    assert Speed(3, 24, 4.0, [1.0, 2.0, 1.0], 2, 8.0).summary() == {
-        "steps": 3, "items_per_second": 2.0, "seconds_per_step_median": 1.0, "checkpoints": 2,
-        "checkpoint_seconds": 8.0}
 
 
 def test_schedule_rises_then_falls_to_zero():
@@ -386,35 +354,3 @@ def test_buckets_take_every_item_once_and_pad_little():
     assert all((np.diff(lengths[batch]) >= 0).all() for batch in batches)
 
 
-# Gradients of several micro-batches
-
-
-class Net(nn.Module):
-    """Layers of which the last is used by a part of the micro-batches alone, and one never."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.layers = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 7), nn.Tanh(), nn.Linear(7, 3))
-        self.late, self.never = nn.Linear(3, 3), nn.Linear(3, 3)
-
-    def loss(self, number):
-        values = self.layers(torch.randn(4, 5, generator=torch.Generator().manual_seed(number)))
-        # The gradient of a sum is one number seen as many.
-        return (self.late(values).sum() + self.late.bias.sum() if number else values.square().sum())
-
-
-def gradients(net):
-    return {name: parameter.grad for name, parameter in net.named_parameters() if parameter.grad is not None}
-
-
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_sums_are_those_of_backward_passes_to_the_bit(count):
-    ours, plain = Net(), Net()
-    parameters = list(ours.parameters())
-    for number in range(count):
-        add_gradients([ours.loss(number)], [None], parameters)
-        plain.loss(number).backward()
-    expected, found = gradients(plain), gradients(ours)
-    assert found.keys() == expected.keys() and ("late.weight" in found) == (count > 1)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
