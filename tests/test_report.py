@@ -53,7 +53,7 @@ from stages.results.model import BETTER, Model, Run
 from stages.results.page.answers import answer
 from stages.results.page.corpus import explorer_data, json_markup, read_graph, size
 from stages.results.page.curves import curve_groups
-from stages.results.page.examples import Segment, segments, shown_examples
+from stages.results.page.examples import segments, shown_examples
 from stages.results.page.tables import result_tables
 from stages.results.report import main
 from stages.results.tracks.hcl import HCL
@@ -191,11 +191,11 @@ def test_files_of_another_kind_are_named(project, capsys):
 def test_segments_join_to_the_text_and_mark_whole_words():
     text = "Fat cats: belly  FAT, not fatty."
     parts = segments(text, ["belly fat", "fat", None, "<nokw>"])
-    assert "".join(part.text for part in parts) == text
-    assert [part.text for part in parts if part.marked] == ["Fat", "belly  FAT"]
-    assert segments("减肥方法", ["方法"]) == [Segment("减肥", False), Segment("方法", True)]
-    assert segments("c++ (c) is hard", ["c++"])[0] == Segment("c++", True)
-    assert segments("", ["a"]) == [] and segments("a b", []) == [Segment("a b", False)]
+    assert "".join(piece for piece, _ in parts) == text
+    assert [piece for piece, marked in parts if marked] == ["Fat", "belly  FAT"]
+    assert segments("减肥方法", ["方法"]) == [("减肥", False), ("方法", True)]
+    assert segments("c++ (c) is hard", ["c++"])[0] == ("c++", True)
+    assert segments("", ["a"]) == [] and segments("a b", []) == [("a b", False)]
 
 
 def test_inline_svg_keeps_only_ids_that_are_used_and_follows_the_theme():
@@ -377,9 +377,9 @@ def test_curves_are_grouped_by_the_question_they_answer():
                             "train_keyword_vanished": [0.0, 1.0], "rate_rest": [0.1, 0.2]})
     groups = curve_groups([Model("a", "hcl", "d", 1, history=history), Model("b", "hcl", "d", 1)], HCL.questions)
     # Rates answer no question: they stay in the history.
-    assert [[plot.name for plot in group.plots] for group in groups] == [
+    assert [[plot.name for plot in plots] for _, plots in groups] == [
         ["history--loss"], ["history--active_units"], ["history--keyword_vanished"]]
-    assert groups[0].plots[0].notes == {"series-0": "a: validation from 2.000 to 1.000 over 2 epochs"}
+    assert groups[0][1][0].notes == {"series-0": "a: validation from 2.000 to 1.000 over 2 epochs"}
     assert curve_groups([Model("b", "hcl", "d", 1)], HCL.questions) == []
 
 

@@ -62,9 +62,11 @@ class _StemmedWords:
 
 def _pooled(text: str, references: list[str]) -> np.ndarray:
     """Return the scores of one item by counts pooled over its references."""
+    from rouge_score.rouge_scorer import _lcs_table
+
     own, others = _original_stems(text), list(map(_original_stems, references))
     overlaps = np.sum([[(ngrams(own, 1) & ngrams(other, 1)).total(), (ngrams(own, 2) & ngrams(other, 2)).total(),
-                        _longest_common(own, other)] for other in others], axis=0)
+                        _lcs_table(own, other)[-1][-1]] for other in others], axis=0)
     precision = _ratio(overlaps, len(others) * _sizes(own))
     recall = _ratio(overlaps, np.sum(list(map(_sizes, others)), axis=0))
     return _ratio(2 * precision * recall, precision + recall)
@@ -84,18 +86,6 @@ def _stem(word: str, mode: str) -> str:
 def _sizes(words: list[str]) -> np.ndarray:
     """Return the number of words, of pairs of words, and again of words."""
     return np.array([len(words), max(len(words) - 1, 0), len(words)])
-
-
-def _longest_common(left: list[str], right: list[str]) -> int:
-    """Return the length of the longest common subsequence, row by row of the usual table."""
-    row = [0] * (len(right) + 1)
-    for word in left:
-        corner = 0
-        for place, other in enumerate(right, 1):
-            above = row[place]
-            row[place] = corner + 1 if word == other else max(above, row[place - 1])
-            corner = above
-    return row[-1]
 
 
 def _ratio(part: np.ndarray, total: np.ndarray) -> np.ndarray:

@@ -17,10 +17,10 @@ from stages.results.model import Block, Model, Results, Run
 from stages.results.page.answers import Answer, Step, answer, step_tables
 from stages.results.page.classes import ClassifierView, classifier_views
 from stages.results.page.corpus import Dataset, explorer_data, json_markup, read_dataset
-from stages.results.page.curves import CurveGroup, best_epoch, curve_groups, series_colour
+from stages.results.page.curves import best_epoch, curve_groups, series_colour
 from stages.results.page.examples import Example, segments, shown_examples
 from stages.results.page.tables import ResultTable, described, percentage, result_tables, settings_text, value_text
-from stages.results.track import TrackResults
+from stages.results.track import Question, TrackResults
 from stages.results.tracks import TRACKS
 
 GRAPH_BYTES = 700_000       # of the page, shared by all data sets
@@ -76,7 +76,7 @@ class TrackView:
     models: list[ModelView]
     runs: list[tuple[str, str, str, str]]
     blocks: list[BlockView]
-    curves: list[CurveGroup]
+    curves: list[tuple[Question, list[Plot]]]
 
     @property
     def examples(self) -> list[BlockView]:
@@ -109,7 +109,7 @@ class Page:
     @property
     def plots(self) -> list[Plot]:
         """Every plot of the page."""
-        return [*(plot for track in self.tracks for group in track.curves for plot in group.plots),
+        return [*(plot for track in self.tracks for _, plots in track.curves for plot in plots),
                 *(plot for block in self.blocks for view in block.classifiers for plot in view.plots)]
 
     @property

@@ -12,14 +12,6 @@ _ROWS = 4       # whose outputs are shown
 
 
 @dataclass(frozen=True)
-class Segment:
-    """A piece of a text that is, or is not, a keyword."""
-
-    text: str
-    marked: bool
-
-
-@dataclass(frozen=True)
 class Example:
     """An evaluated item: its keywords, whether they are in the training graph, its texts, and outputs by run."""
 
@@ -51,13 +43,13 @@ def _example(number: int, rows: Mapping[str, Any], many: bool) -> Example:
                    {name: row.prediction for name, row in rows.items()})
 
 
-def segments(text: str, keywords: Sequence[str | None]) -> list[Segment]:
-    """Cut ``text`` at every occurrence of a keyword, whole words but in Chinese and Japanese, in any case."""
+def segments(text: str, keywords: Sequence[str | None]) -> list[tuple[str, bool]]:
+    """Cut ``text`` at keywords, whole words but in Chinese and Japanese; return pieces, and which are keywords."""
     known = sorted({word for word in keywords if word and word != NO_KEYWORD}, key=lambda word: (-len(word), word))
     if not known:
-        return [Segment(text, False)] if text else []
+        return [(text, False)] if text else []
     pieces = re.split(f"({'|'.join(map(_pattern, known))})", text, flags=re.IGNORECASE)
-    return [Segment(piece, bool(place % 2)) for place, piece in enumerate(pieces) if piece]
+    return [(piece, bool(place % 2)) for place, piece in enumerate(pieces) if piece]
 
 
 def _pattern(keyword: str) -> str:
