@@ -12,7 +12,6 @@ from stages.metrics.bleu import (
     corpus_bleu_statistic,
     count_matches,
     distinct,
-    ibleu_statistic,
     intra_distinct,
     sacrebleu,
 )
@@ -197,10 +196,3 @@ def test_distinct_counts_over_all_outputs_or_within_items():
     assert distinct(["a b a", "a b"], 2) == 2 / 3
     assert distinct(["a"], 2) == 0 and distinct([], 1) == 0
     assert intra_distinct([["a b", "a b"], ["c d", "e f"]], 1) == (2 / 4 + 4 / 4) / 2
-
-
-def test_ibleu_of_copying():
-    sources = ["how do i lose belly fat quickly", "what is the best way to learn chess"]
-    references = [["how can i lose belly fat fast"], ["what is a good way to learn chess"]]
-    counts, copied = count_matches(sources, references), count_matches(sources, sources)
-    assert ibleu_statistic(counts, copied).value() == pytest.approx(0.8 * bleu(sources, references, "corpus")[3] - 0.2)

@@ -43,13 +43,6 @@ def test_rows_of_ours_find_the_published_ones(overrides, name):
     assert names_of(HCL, overrides, {"keyword": "random"}, "qqp") == []
 
 
-def test_ablations_were_published_on_qqp_alone():
-    assert names_of(HCL, {"graph": {"iterations": 0}}, {}, "douban") == []
-    assert names_of(HCL, {"graph": {"iterations": 0}}, {}, None) == []
-    assert HCL.published_rows(HCL.row({"latent": {"enabled": False}}, {}), "douban") == [TABLES["1b"].rows["BERT-GEN"]]
-    assert HCL.published_rows(HCL.row({}, {}), "rocstories") == [TABLES["1c"].rows["Ours"]]
-
-
 @pytest.mark.parametrize(("settings", "label"), [
     ({"keyword": {"imp_weight": "linear"}}, "HCL, impostors by linear"),
     ({"keyword": asdict(KeywordSettings())}, "HCL"),
