@@ -23,10 +23,10 @@ from stages.common.figures import Plot, file_name
 from stages.common.paths import REPORT_PAGE, RunPaths
 from stages.common.tables import write_table
 from stages.params import load_params
+from stages.results.gather import read_results
 from stages.results.model import Classifier
 from stages.results.page.answers import steps
 from stages.results.page.classes import confusion_plot
-from stages.results.page.context import gather
 from stages.results.report import main
 
 
@@ -59,9 +59,9 @@ def project(plain, monkeypatch):
     return plain
 
 
-def material_of(folder):
+def results_of(folder):
     with contextlib.chdir(folder):
-        return gather(load_params())
+        return read_results(load_params())
 
 
 # -- the page ---------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_the_results_have_floors_runs_intervals_and_seeds(page, alone):
     found = {row[0]: row[1:] for row in rows(results) if row}
     assert found["system"] == ["accuracy ↑", "macro F1 ↑", "weighted F1 ↑", "NLL ↓", "Brier ↓", "ECE ↓"]
     assert found["majority"][3:] == ["–"] * 3 and found["majority"][0] == "0.2500"
-    own = material_of(alone).results.runs[0].metrics["run"]["accuracy"]
+    own = results_of(alone).runs[0].metrics["run"]["accuracy"]
     assert found["ct/13"][0] == f"{own:.4f}{own - 0.05:.4f} to {own + 0.05:.4f}"
     assert found["ct (2 seeds)mean ± sd over seeds"][:2] == ["0.7123± 0.0123"] * 2
     assert 'class="best"' not in results        # no row is better than every other beyond chance

@@ -102,7 +102,7 @@ def test_where_nothing_whole_is_left_a_training_begins_anew(tmp_path, caplog):
     save(store, 2)
     file = tmp_path / "checkpoints" / "aaaa" / "1" / "weights.safetensors"
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
-    with pytest.raises(InputError, match="1/weights.safetensors: the best weights of the training are damaged"):
+    with pytest.raises(InputError, match="1/weights.safetensors: the best weights are damaged"):
         store.best()
     save(store, 1, best=True)
     save(store, 2)
