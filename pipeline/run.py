@@ -27,7 +27,6 @@ from pipeline.flow import Session, run_flow
 from pipeline.records import clear_leftovers, own_lock
 from pipeline.worker import StageCrash, StageFailure, Workers, log_path
 from stages.common.distributed import check_devices, visible_gpus
-from stages.common.paths import old_layout
 from stages.params import Params
 from stages.run.process import RECORDS
 from stages.run.processes import exclusive
@@ -168,7 +167,7 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
         check_sources(params)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with exclusive(RUN_LOCK, "keycontrast run"):
-        for remark in [*hub_remarks(params.plain()), *filter(None, [old_layout()]), *clear_leftovers()]:
+        for remark in [*hub_remarks(params.plain()), *clear_leftovers()]:
             display.say(remark, "yellow")
         with own_lock(display.say, save):
             again = force or seed is not None

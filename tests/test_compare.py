@@ -17,9 +17,9 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import COMPARISON, RunPaths, row_name
 from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
-from stages.metrics import mean_statistic
 from stages.metrics.bleu import sacrebleu
 from stages.metrics.registered import METRICS, standing_alone
+from stages.metrics.resampling import mean_statistic
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun
 from stages.results.params import Compare
@@ -134,20 +134,6 @@ def test_a_verdict_takes_several_seeds():
     assert single["seeds"] == 1 and single[["low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"]].isna().all()
 
 
-def test_the_value_of_a_group_is_the_mean_of_each_item_over_its_runs():
-    runs = [evaluated("hcl/1", 0.2), evaluated("hcl/2", 0.3), evaluated("plain", 0.0)]
-    result = run(runs, SETTINGS, 1)
-    columns = [one.scores.query("system == 'run'")["rouge_l"].to_numpy() for one in runs]
-    expected = paired_bootstrap(mean_statistic((columns[0] + columns[1]) / 2), mean_statistic(columns[2]),
-                                resamples=200, seed=derived_seed(1, "compare"))
-    row = row_of(result, "rouge_l", "hcl (2 seeds)", "plain")
-    assert row[["difference", "low", "high", "p_value"]].tolist() == pytest.approx(
-        [expected.difference, expected.low, expected.high, expected.p_value], abs=1e-6)
-    corpus = [bleu(one.predictions["prediction"].tolist(), REFERENCES, "corpus")[3] for one in runs]
-    assert row_of(result, "corpus_bleu_4", "hcl (2 seeds)", "plain")["first_value"] == pytest.approx(
-        (corpus[0] + corpus[1]) / 2, abs=1e-6)
-
-
 def test_only_runs_on_the_same_items_are_compared():
     others = [[f"another reference {number}"] for number in range(ITEMS)]
     runs = [evaluated("one"), evaluated("two"), evaluated("short", items=10),
@@ -172,16 +158,6 @@ def test_a_metric_that_one_run_lacks_is_left_out_of_its_pairs_only():
     assert list(zip(pairs["first"], pairs["second"], strict=True)) == [
         ("one", "two"), ("one", "baseline copy"), ("two", "baseline copy")]
     assert "bertscore" not in result.metrics["data/test"]["groups"]["three"]
-
-
-def test_nothing_to_compare():
-    result = run([], SETTINGS, 1)
-    assert result.metrics == {} and as_table(SCHEMAS["paired"], result.paired).num_rows == 0
-    one = evaluated("one")
-    alone = replace(one, scores=one.scores[one.scores["system"] == "run"])
-    result = run([alone], SETTINGS, 1)
-    assert as_table(SCHEMAS["paired"], result.paired).num_rows == 0
-    assert list(result.metrics["data/test"]["groups"]) == ["one"]
 
 
 # -- the PGKPR track ------------------------------------------------------------------------------------------
@@ -272,21 +248,6 @@ def test_stage_writes_pairs_and_groups_with_the_same_bytes(project):
     assert "not adjusted" in read_metadata(paths[0])["models"]["test"]
     assert main([]) == 0
     assert [path.read_bytes() for path in paths] == first
-
-
-def test_stage_reads_both_tracks(project):
-    params = {**PARAMS, "models": {**PARAMS["models"], "pgkpr": {"rewriter": {"dataset": "data"}}},
-              "runs": {**PARAMS["runs"], "pgkpr": {"xx": {"model": "rewriter"}}}}
-    (project / "params.yaml").write_text(yaml.safe_dump(params))
-    assert main([]) == 1                # nothing of it is there yet
-    one, paths = rewriting("xx"), RunPaths("xx", 13)
-    write_table(paths.predictions, SCHEMAS["predictions"], one.predictions, Provenance("generate_pgkpr@xx", "0"))
-    write_table(paths.scores, SCHEMAS["paraphrase_scores"], one.scores, Provenance("evaluate_pgkpr@xx", "0"))
-    write_json(paths.metrics, {"run": {}, "settings": {"split": "test"}})
-    assert main([]) == 0
-    found = json.loads((COMPARISON / "metrics.json").read_text())
-    assert list(found) == ["data/test", "data/test (PGKPR)"]
-    assert found["data/test (PGKPR)"]["groups"]["xx"]["seeds"] == [13]
 
 
 def test_stage_refuses_scores_of_other_predictions(project, capsys):

@@ -16,7 +16,6 @@ from classifier_artifacts import (
     texts_of,
     write_classifiers,
 )
-from scipy.stats import binomtest
 from test_compare import run_paths
 from test_resampling import paired_bootstrap
 
@@ -24,7 +23,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import COMPARISON
 from stages.common.seeds import derived_seed
 from stages.common.tables import as_table, read_frame
-from stages.metrics import mean_statistic
+from stages.metrics.resampling import mean_statistic
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun, mcnemar
 from stages.results.params import Compare
@@ -73,28 +72,6 @@ def test_every_metric_is_compared_with_its_bootstrap():
     assert as_table(SCHEMAS["paired"], result.paired).num_rows == len(result.paired)
 
 
-def test_seeds_are_taken_together_and_have_no_exact_test():
-    result = run([classifier("ct/1"), classifier("ct/2"), classifier("cl", 0.8)], SETTINGS, 1)
-    groups = result.metrics["20ng/test"]["groups"]
-    assert list(groups) == ["ct (2 seeds)", "ct/1", "ct/2", "cl", "baseline majority"]
-    single = [groups[name]["accuracy"]["mean"] for name in ("ct/1", "ct/2")]
-    assert groups["ct (2 seeds)"]["accuracy"]["mean"] == pytest.approx(np.mean(single), abs=2e-6)
-    assert groups["ct (2 seeds)"]["accuracy"]["sd"] == pytest.approx(np.std(single, ddof=1), abs=2e-6)
-    pairs = list(zip(result.mcnemar["first"], result.mcnemar["second"], strict=True))
-    assert pairs == [("ct/1", "ct/2"), ("ct/1", "cl"), ("ct/1", "baseline majority"), ("ct/2", "cl"),
-                     ("ct/2", "baseline majority"), ("cl", "baseline majority")]
-
-
-def test_discordant_texts_are_counted_and_tested_exactly():
-    one, two = classifier("one"), classifier("two", 0.4)
-    row = run([one, two], SETTINGS, 1).mcnemar.iloc[0]
-    first, second = correct(one), correct(two)
-    assert row["first_only"] == (first & ~second).sum() and row["second_only"] == (second & ~first).sum()
-    assert row[["both_right", "first_only", "second_only", "both_wrong"]].sum() == row["items"] == 60
-    expected = binomtest(int(row["first_only"]), int(row["first_only"] + row["second_only"])).pvalue
-    assert row["p_value"] == pytest.approx(expected, abs=1e-6) and expected < 0.05
-
-
 @pytest.mark.parametrize(("b", "c"), [(0, 0), (1, 0), (0, 5), (3, 3), (2, 11), (700, 812)])
 def test_mcnemar_by_hand(b, c):
     first = np.array([True] * b + [False] * c + [True, False])
@@ -126,4 +103,3 @@ def test_stage_compares_classifiers_and_gives_the_same_bytes(project):
     assert len(exact) == 11 * 10 / 2
     assert main([]) == 0
     assert [path.read_bytes() for path in paths] == before
-

@@ -14,9 +14,9 @@ from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.metrics import distinct, rouge, self_bleu
 from stages.metrics.bertscore import BertScores
-from stages.metrics.bleu import sacrebleu
+from stages.metrics.bleu import distinct, sacrebleu, self_bleu
+from stages.metrics.rouge import rouge
 from stages.tracks.common.evaluation import Resampling
 from stages.tracks.common.schemas import STRATA, keyword_columns
 from stages.tracks.hcl.evaluate import main, run

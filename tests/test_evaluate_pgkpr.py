@@ -13,9 +13,8 @@ from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.metrics import rouge
 from stages.metrics.bleu import RELEASED_WEIGHTS, batched_bleu, count_matches
-from stages.metrics.rouge import MEASURES
+from stages.metrics.rouge import MEASURES, rouge
 from stages.tracks.common.evaluation import Resampling
 from stages.tracks.pgkpr.evaluate import main, run, source_keywords
 from stages.tracks.pgkpr.items import Vocabulary, as_text, as_words, released_form

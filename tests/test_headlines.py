@@ -10,7 +10,7 @@ import pytest
 from source_imports import ROOT
 
 from stages.params import load_params
-from stages.results.headlines import confusion, curves, headlines
+from stages.results.headlines import curves, headlines
 from stages.results.tracks import TRACKS
 
 
@@ -26,11 +26,6 @@ def test_curves_of_all_models_stand_in_one_table():
     found = curves({"m": history, "n": history[:1]}, "validation_loss")
     assert found.to_csv(index=False).split() == ["epoch,model,validation", "1,m,2.1235", "2,m,1.0", "1,n,2.1235"]
     assert list(curves({}, "validation_loss")) == ["epoch", "model", "validation"]
-
-
-def test_a_confusion_has_a_row_per_text():
-    rows = pd.DataFrame({"text": ["x", "y"], "label": ["b", "a"], "predicted": ["a", "a"]})
-    assert confusion(rows).to_csv(index=False).split() == ["actual,predicted", "a,a", "b,a"]
 
 
 @pytest.mark.whole

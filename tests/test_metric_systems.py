@@ -7,9 +7,12 @@ import pytest
 from test_metrics import random_items
 
 from keycontrast.errors import InputError
-from stages.metrics import derangement, embedding_similarity, self_bleu, shows_keyword
-from stages.metrics.embeddings import WordTable, vectors_from_file, vectors_from_training
+from stages.metrics.bleu import self_bleu
+from stages.metrics.embeddings import WordTable, vectors_from_training
+from stages.metrics.floors import derangement
+from stages.metrics.resampling import intervals
 from stages.metrics.systems import ScoredItems, score_system
+from stages.metrics.tokens import shows_keyword
 
 
 def table_of(words):
@@ -55,23 +58,6 @@ def test_a_derangement_moves_every_item(items):
     np.testing.assert_array_equal(order, derangement(items, seed=3))
 
 
-def test_vectors_from_a_file_serve_embedding_similarity(tmp_path):
-    path = tmp_path / "vectors.txt"
-    path.write_text("fat 1 0 2\nbelly 0 1 0\nlose -1 0 1\nunused 9 9 9\n")
-    texts = ["Lose belly fat", "lose zebra fat"]
-    table = vectors_from_file(path, texts)
-    vectors, known = table.lookup(["fat", "zebra", "lose"])
-    np.testing.assert_array_equal(vectors[[0, 2]], [[1, 0, 2], [-1, 0, 1]])
-    assert known.tolist() == [True, False, True] and list(table.words) == ["fat", "belly", "lose"]
-    assert table.description["size"] == 3 and table.description["words_in_file"] == 4
-    assert len(table.description["sha256"]) == 64 and table.description["name"] == "vectors.txt"
-    assert embedding_similarity(texts[:1], [texts[1]], table).average[0] == pytest.approx(9 / np.sqrt(90))
-    with pytest.raises(InputError, match="evaluation.emb: .*a vector for none of the 1 words"):
-        vectors_from_file(path, ["zebra"])
-    with pytest.raises(InputError, match="evaluation.emb: .*no such file"):
-        vectors_from_file(tmp_path / "none.txt", texts)
-
-
 def test_vectors_trained_on_texts_do_not_depend_on_their_order():
     texts = [f"how do i {verb} {noun} quickly" for verb in ("lose", "find", "learn") for noun in ("fat", "chess", "x")]
     table = vectors_from_training(texts + texts, seed=1)
@@ -104,12 +90,12 @@ def test_every_metric_is_invariant_to_the_order_of_items():
 def test_every_metric_but_the_named_ones_has_an_interval_around_it():
     hypotheses, references = random_items(16)
     found = scored(hypotheses, references, range(len(hypotheses)))
-    intervals = found.intervals(200, 0.95, seed=1)
-    assert set(found.values) - set(intervals) == {"distinct_1", "distinct_2", "self_bleu"}
-    for name, (low, high) in intervals.items():
+    ends = intervals(found.statistics, 200, 0.95, seed=1)
+    assert set(found.values) - set(ends) == {"distinct_1", "distinct_2", "self_bleu"}
+    for name, (low, high) in ends.items():
         assert low <= found.values[name] <= high, name
         assert found.statistics[name].value() == pytest.approx(found.values[name], abs=1e-9), name
-    assert found.intervals(0, 0.95, seed=1) == {}
+    assert intervals(found.statistics, 0, 0.95, seed=1) == {}
 
 
 def test_empty_and_strange_outputs_score_zero_or_stay_finite():

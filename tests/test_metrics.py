@@ -8,9 +8,16 @@ import pytest
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 
-from stages.metrics import EncoderVectors, basic_tokens, count_matches, distinct, embedding_similarity, intra_distinct
-from stages.metrics.bleu import corpus_bleu_statistic, ibleu_statistic, sacrebleu
+from stages.metrics.bleu import (
+    corpus_bleu_statistic,
+    count_matches,
+    distinct,
+    intra_distinct,
+    sacrebleu,
+)
 from stages.metrics.bleu import sentence_bleu as of_sentences
+from stages.metrics.embeddings import EncoderVectors, embedding_similarity
+from stages.metrics.tokens import basic_tokens
 
 ONE_HOT = [tuple(float(order == place) for place in range(4)) for order in range(4)]
 UNIFORM = [tuple(1 / (order + 1) if place <= order else 0.0 for place in range(4)) for order in range(4)]
@@ -92,15 +99,6 @@ def test_sacrebleu_is_sacrebleu_on_its_own_scale():
     # Most letters of the references decide the tokenizer.
     assert sacrebleu(["我喜欢喝茶和咖啡"], [["我喜欢喝茶和咖啡 ok"]])[1].count("tok:zh") == 1
     assert sacrebleu(["我喜欢 tea"], [["我喜欢 tea"]])[1].count("tok:13a") == 1
-
-
-def test_bleu_errors_say_what_is_wrong():
-    with pytest.raises(ValueError, match="1 hypotheses but 2 items"):
-        bleu(["a"], [["a"], ["b"]], "corpus")
-    with pytest.raises(ValueError, match="no items"):
-        bleu([], [], "corpus")
-    with pytest.raises(ValueError, match="item 1 has no reference"):
-        bleu(["a", "b"], [["a"], []], "corpus")
 
 
 class Table:
@@ -198,10 +196,3 @@ def test_distinct_counts_over_all_outputs_or_within_items():
     assert distinct(["a b a", "a b"], 2) == 2 / 3
     assert distinct(["a"], 2) == 0 and distinct([], 1) == 0
     assert intra_distinct([["a b", "a b"], ["c d", "e f"]], 1) == (2 / 4 + 4 / 4) / 2
-
-
-def test_ibleu_of_copying():
-    sources = ["how do i lose belly fat quickly", "what is the best way to learn chess"]
-    references = [["how can i lose belly fat fast"], ["what is a good way to learn chess"]]
-    counts, copied = count_matches(sources, references), count_matches(sources, sources)
-    assert ibleu_statistic(counts, copied).value() == pytest.approx(0.8 * bleu(sources, references, "corpus")[3] - 0.2)

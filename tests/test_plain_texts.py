@@ -29,7 +29,7 @@ from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.rows import RawRow
 from stages.keywords import textrank as textrank_stage
-from stages.results.page.explorer import explorer_data, read_graph
+from stages.results.page.corpus import explorer_data, read_graph
 
 TEXTS = ["Sourdough bread needs a warm oven.", "The warm oven burns fresh bread.", "Fresh bread and old graphs.",
          "Old graphs are drawn on paper.", "Why not?"]

@@ -16,7 +16,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata
-from stages.metrics.retention import shows_keyword
+from stages.metrics.tokens import shows_keyword
 from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import KINDS, latent_points, separation, tsne

@@ -1,18 +1,15 @@
 """A stage ends with the command that started it, locks its folder, finds its Python, and keeps freed memory."""
 
 import os
-import platform
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from source_imports import ROOT
 
-from keycontrast import files
 from keycontrast.errors import InputError
 from stages.run import processes
 from stages.run.processes import ORCHESTRATOR, alive, exclusive
@@ -122,32 +119,3 @@ def test_the_disk_has_every_file_and_folder_of_an_artifact(tmp_path, monkeypatch
         (folder / "weights").mkdir()
         (folder / "weights" / "a").write_bytes(b"a")
     assert [path.name for path in waited] == ["weights", "a", folder.name, tmp_path.name]
-
-
-FAULTS = """
-import resource, sys
-import numpy as np
-from stages.run.processes import keep_freed_memory
-
-_, how, size, times = sys.argv
-kept = how == "keep" and keep_freed_memory()
-
-def touch():
-    np.empty(int(size), dtype=np.uint8)[::4096] = 1
-
-touch()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(int(times)):
-    touch()
-print(int(kept), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize(("size", "times"), [(2**26, 20), (2**31 + 2**28, 2)])  # more than fits the C library's number
-def test_freed_memory_is_kept_for_the_next_request_where_the_c_library_can(size, times):
-    found = [subprocess.run([sys.executable, "-c", FAULTS, how, str(size), str(times)], capture_output=True, text=True,
-                            check=True, cwd=ROOT).stdout.split() for how in ("plain", "keep")]
-    (_, plain), (kept, faults) = [tuple(map(int, words)) for words in found]
-    assert kept == (platform.libc_ver()[0] == "glibc")
-    assert faults * 4 < plain or not kept

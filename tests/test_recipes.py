@@ -110,18 +110,6 @@ def test_params_yaml_has_what_dvc_reads_and_comes_back_the_same(recipes, tmp_pat
         "dataset": "d", "seeds": [13], "init": NOTHING}    # all other settings have a default
 
 
-def test_data_takes_the_place_of_its_mark(recipes):
-    assert read_recipe("outside", data="../my data", folder=recipes).datasets["far"].source == "../my data/far"
-    with pytest.raises(InputError, match=r"use outside --data FOLDER.*looks for FOLDER/far"):
-        read_recipe("outside", folder=recipes)
-
-
-def test_values_may_be_laid_over_a_recipe(recipes):
-    params = read_recipe("one", folder=recipes, changes=["train_hcl.training.epochs=2", "recipe=changed"])
-    assert params.train_hcl.training.epochs == 2 and params.recipe == "changed"
-    assert params.train_hcl.training.clip == read_recipe("one", folder=recipes).train_hcl.training.clip
-
-
 def test_a_part_of_a_recipe_has_the_models_named_and_what_they_start_from():
     whole = plan("cpu-hcl-qqp", "data").params
     part = plan("cpu-hcl-qqp", "data", models=["hcl", "transformer"]).params
@@ -132,15 +120,6 @@ def test_a_part_of_a_recipe_has_the_models_named_and_what_they_start_from():
     assert not plan("cpu-hcl-qqp", "data", models=["transformer"]).params.probes.hcl
     with pytest.raises(InputError, match="transfomer.*did you mean 'transformer'"):
         plan("cpu-hcl-qqp", "data", models=["transfomer"])
-
-
-def test_the_plan_shows_the_difference_and_changes_nothing(tmp_path):
-    root = make_project(tmp_path / "p")
-    before = (root / "params.yaml").read_text()
-    change = plan("two", root=root)
-    assert "-recipe: one" in change.difference and "+recipe: two" in change.difference
-    assert plan("one", root=root).difference == ""
-    assert (root / "params.yaml").read_text() == before
 
 
 @pytest.mark.whole

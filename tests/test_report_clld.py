@@ -1,6 +1,7 @@
 """The CLLD track of the report: its tables, steps, published rows, classes and pictures; and other tracks beside it."""
 
 import contextlib
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 from classifier_artifacts import (
     ATTACK,
     CLASSES,
-    CLASSIFIERS,
     confusion_rows,
     provenance,
     write_classifiers,
@@ -20,12 +20,13 @@ import stages.results.page.classes
 import stages.results.page.context
 from pipeline.schemas import SCHEMAS
 from stages.common.figures import Plot, file_name
-from stages.common.paths import REPORT, REPORT_PAGE, ModelPaths, RunPaths
+from stages.common.paths import REPORT_PAGE, RunPaths
 from stages.common.tables import write_table
 from stages.params import load_params
-from stages.results.classifiers import Classifier
+from stages.results.gather import read_results
+from stages.results.model import Classifier
+from stages.results.page.answers import steps
 from stages.results.page.classes import confusion_plot
-from stages.results.page.context import gather
 from stages.results.report import main
 
 
@@ -58,9 +59,9 @@ def project(plain, monkeypatch):
     return plain
 
 
-def material_of(folder):
+def results_of(folder):
     with contextlib.chdir(folder):
-        return gather(load_params())
+        return read_results(load_params())
 
 
 # -- the page ---------------------------------------------------------------------------------------------------
@@ -72,15 +73,6 @@ def test_the_page_is_sound_and_has_nothing_of_other_tracks(page):
     assert 'id="corpus"' not in page and 'class="explorer"' not in page
 
 
-def test_the_first_seed_of_every_row_has_its_pictures_as_files(alone):
-    names = {file.stem for file in (alone / REPORT / "plots").glob("*.svg")}
-    assert names == {file.stem for file in (alone / REPORT / "plots").glob("*.png")}
-    assert {name for name in names if name.startswith("confusion")} == {
-        f"confusion--{name.replace('/', '-')}" for name in CLASSIFIERS if not name.endswith("/99")}
-    # Distances that are 1 everywhere are said, not drawn.
-    assert {name for name in names if name.startswith("label")} == {"label-distance--clsled", "label-distance--clald"}
-
-
 # -- results ----------------------------------------------------------------------------------------------------
 
 def test_the_results_have_floors_runs_intervals_and_seeds(page, alone):
@@ -88,7 +80,7 @@ def test_the_results_have_floors_runs_intervals_and_seeds(page, alone):
     found = {row[0]: row[1:] for row in rows(results) if row}
     assert found["system"] == ["accuracy ↑", "macro F1 ↑", "weighted F1 ↑", "NLL ↓", "Brier ↓", "ECE ↓"]
     assert found["majority"][3:] == ["–"] * 3 and found["majority"][0] == "0.2500"
-    own = material_of(alone).results.runs[0].metrics["run"]["accuracy"]
+    own = results_of(alone).runs[0].metrics["run"]["accuracy"]
     assert found["ct/13"][0] == f"{own:.4f}{own - 0.05:.4f} to {own + 0.05:.4f}"
     assert found["ct (2 seeds)mean ± sd over seeds"][:2] == ["0.7123± 0.0123"] * 2
     assert 'class="best"' not in results        # no row is better than every other beyond chance
@@ -102,13 +94,39 @@ def test_each_step_says_whether_it_helps(page):
     found = [row for row in rows(table, "<tbody>") if row]
     assert [row[0] for row in found if len(row) == 1] == [
         "Does the contrast help?", "Does the label distance help beyond it?", "Do both together help?"]
-    steps = {row[0]: row[1:] for row in found if len(row) > 1}
-    help_ = steps["CT+CL − CTTextCNN: cl (2 seeds) − ct (2 seeds)"]
+    shown = {row[0]: row[1:] for row in found if len(row) > 1}
+    help_ = shown["CT+CL − CTTextCNN: cl (2 seeds) − ct (2 seeds)"]
     assert help_[:2] == ["helps", "+0.0500+0.0200 to +0.0800"]
     assert help_[3:] == ["0.010", "+0.0500+0.0200 to +0.0800"]
-    assert steps["CT+CL − CTbundled encoder: mini-cl − mini"][0] == "cannot be told"
-    assert steps["CT+CLALD − CT+CLTextCNN: clald − cl (2 seeds)"][0] == "hurts"
-    assert len(steps) == 6
+    assert shown["CT+CL − CTbundled encoder: mini-cl − mini"][0] == "cannot be told"
+    assert shown["CT+CLALD − CT+CLTextCNN: clald − cl (2 seeds)"][0] == "hurts"
+    assert len(shown) == 6
+
+
+ROWS = {"ct": ("none", "first", {}), "two": ("two_views", "both", {}), "cl": ("uniform", "first", {"t": 1}),
+        "sharp": ("uniform", "first", {"t": 0.05}), "both": ("uniform", "both", {"t": 1}),
+        "ald": ("adaptive", "first", {"t": 1}), "sim": ("simcse", "first", {"t": 0.05}),
+        "short-ct": ("none", "first", {}, 32), "short-ald": ("adaptive", "first", {"t": 1}, 32),
+        "bert-cl": ("uniform", "first", {"t": 1}, 128, "bundled")}
+
+
+def test_steps_compare_like_with_like():
+    systems = [SimpleNamespace(name=name, settings={
+        "kind": kind, "row": name, "ce_views": views, "contrast": contrast, "distance": {},
+        "max_length": further[0] if further else 128, "encoder": further[1] if further[1:] else "textcnn"})
+        for name, (kind, views, contrast, *further) in ROWS.items()]
+    block = SimpleNamespace(systems=systems)
+    found = {}
+    for question, system, base in steps(block):
+        found.setdefault(question, []).append((system.name, base.name))
+    assert found == {
+        "Does the contrast help?": [("cl", "ct"), ("sharp", "ct")],
+        "Does the label distance help beyond it?": [("ald", "cl")],
+        "Do both together help?": [("ald", "ct"), ("short-ald", "short-ct")],
+        "Does another contrast help?": [("sim", "ct")],
+        "Does a second view help without a contrast?": [("two", "ct")],
+        "Does the contrast help beyond a second view?": [("cl", "two"), ("sharp", "two"), ("both", "two")],
+        "Do both together help beyond a second view?": [("ald", "two")]}
 
 
 # -- classes ----------------------------------------------------------------------------------------------------
@@ -131,17 +149,6 @@ def test_confusions_say_themselves_the_most_frequent_first():
 
 
 # -- faults -----------------------------------------------------------------------------------------------------
-
-@pytest.mark.parametrize(("path", "stage"), [
-    (RunPaths("cl", 13).metrics, "keycontrast run"),
-    (RunPaths("cl", 13).table("confusion"), "evaluate_clld@cl"),
-    (ModelPaths("cl", 13).table("label_distance"), "train_clld@cl")], ids=lambda value: str(value).split("/")[-1])
-def test_what_is_missing_is_named_with_its_stage(project, capsys, path, stage):
-    path.unlink()
-    assert main([]) == 1
-    said = capsys.readouterr().err
-    assert f"{path}: no such artifact" in said and stage in said and not REPORT_PAGE.exists()
-
 
 def test_tables_of_other_classes_are_refused(project, capsys):
     table = confusion_rows(np.eye(len(CLASSES), dtype=int)).replace("alt.atheism", "alt.theism")

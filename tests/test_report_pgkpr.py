@@ -2,7 +2,6 @@
 
 import re
 
-import pandas as pd
 import pytest
 from report_artifacts import (
     REWRITERS,
@@ -12,10 +11,7 @@ from report_outline import Outline, part, rows, track
 
 import stages.results.page.context
 from stages.common.paths import REPORT_PAGE
-from stages.results.gather import blocks_of
-from stages.results.model import Run
 from stages.results.report import main
-from stages.results.tracks import TRACKS
 
 RUNS = [run if "seeds" not in block else f"{run}/{seed}" for block, runs in REWRITERS.values()
         for seed in block.get("seeds", [13]) for run in runs]
@@ -51,18 +47,6 @@ def test_a_recipe_of_pgkpr_alone_has_no_empty_track_of_hcl(project):
     assert track(text, "hcl") == "" and 'href="#hcl-' not in text
     assert re.findall('<section aria-labelledby="([^"]+)"', text) == [
         "answer", "pgkpr-examples", "pgkpr-results", "pgkpr-training", "ran"]
-
-
-def test_tracks_on_the_same_items_keep_their_own_comparison():
-    def run(name, own):
-        metrics = {"run": {"bleu_1": 0.5}, "floors": {}, "counts": {"examples": 3}, "settings": {"split": "test"}}
-        return Run(name, own, name, "d", 1, TRACKS[own].row({}, {}), metrics)
-
-    comparison = {"d/test": {"groups": {"hcl": {"runs": ["hcl"]}, "baseline copy": {"runs": []}}},
-                  "d/test (PGKPR)": {"groups": {"pgkpr": {"runs": ["pgkpr"]}}}}
-    found = {key: blocks_of(TRACKS[key], [run(key, key)], {}, comparison, pd.DataFrame(), pd.DataFrame())[0]
-             for key in ("hcl", "pgkpr")}
-    assert {key: block.label for key, block in found.items()} == {"hcl": "d/test", "pgkpr": "d/test (PGKPR)"}
 
 
 # -- results and published rows ---------------------------------------------------------------------------------

@@ -7,10 +7,18 @@ import pytest
 from scipy import stats
 from test_metrics import bleu, random_items
 
-from stages.metrics import Statistic, interval, mean_statistic, resampled
 from stages.metrics import resampling as module
 from stages.metrics.bleu import corpus_bleu_statistic, count_matches, ibleu_statistic, sacrebleu, sacrebleu_statistic
-from stages.metrics.resampling import Members, item_weights, over_seeds, p_value
+from stages.metrics.resampling import (
+    Members,
+    Statistic,
+    interval,
+    item_weights,
+    mean_statistic,
+    over_seeds,
+    p_value,
+    resampled,
+)
 
 
 def drawn_items(items, resamples, seed):
@@ -63,14 +71,6 @@ def test_corpus_metrics_equal_recomputing_them_on_every_resample(seed):
         assert found["ibleu"][number] == pytest.approx(0.8 * found["corpus"][number] - 0.2 * copies)
 
 
-def test_sacrebleu_from_sums_where_orders_have_no_match_or_no_ngram():
-    cases = [(["a b c x y"], [["a q c r s"]]), (["a b"], [["a b"]]), (["x y z w"], [["a b c d"]]), ([""], [["a b c"]]),
-             (["a b c d e", "a"], [["a b c d f"], ["b c"]]), (["我喜欢喝茶"], [["我喜欢喝咖啡"]])]
-    for hypotheses, references in cases:
-        assert sacrebleu_statistic(hypotheses, references).value() == pytest.approx(
-            sacrebleu(hypotheses, references)[0], abs=1e-9)
-
-
 def test_same_seed_same_resamples_whatever_the_blocks(monkeypatch):
     values = {"one": mean_statistic(np.arange(7.0)), "two": mean_statistic(np.arange(7.0) ** 2)}
     whole = resampled(values, 25, seed=5)
@@ -100,15 +100,6 @@ def test_equal_systems_do_not_differ_and_swapping_turns_the_sign():
     there, back = paired_bootstrap(one, other, seed=1), paired_bootstrap(other, one, seed=1)
     assert back.difference == -there.difference and back.p_value == there.p_value
     assert (back.low, back.high) == (pytest.approx(-there.high), pytest.approx(-there.low))
-
-
-def test_a_small_steady_gain_is_found_because_items_are_paired():
-    base = np.random.default_rng(8).normal(scale=5, size=200)
-    better = base + 0.1 + 0.01 * np.random.default_rng(9).normal(size=200)
-    found = paired_bootstrap(mean_statistic(better), mean_statistic(base), resamples=500)
-    assert found.p_value == 2 / 501 and 0.09 < found.low < found.difference < found.high < 0.11
-    shuffled = paired_bootstrap(mean_statistic(better[::-1]), mean_statistic(base), resamples=500)
-    assert shuffled.p_value > 0.05 and shuffled.low < 0 < shuffled.high
 
 
 def test_statistics_of_other_items_are_refused():
@@ -175,8 +166,3 @@ def test_a_trained_system_under_one_seed_gets_no_answer():
     assert over_seeds(one, two, 0.95, 0) is None
     assert over_seeds(one, one, 0.95, 0) is None
     assert over_seeds(one, Members(np.zeros(1), np.zeros((1, RESAMPLES))), 0.95, 0) is None
-
-
-def test_other_resamples_are_an_error():
-    with pytest.raises(ValueError, match="4000 and 10 resamples"):
-        over_seeds(members(noisy(2, 20, 1, 1), [1, 2]), Members(np.zeros(1), np.zeros((1, 10))), 0.95, 0)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from test_metrics import random_items
 
-from stages.metrics import rouge
-from stages.metrics.rouge import CONVENTIONS
+from stages.metrics.rouge import CONVENTIONS, rouge
 
 WORDS = ["how", "do", "i", "lose", "belly", "fat", "quickly", "running", "ran", "learned", "learning", "languages",
          "cannot", "men", "10", "?", ",", "a"]
@@ -66,12 +65,6 @@ def test_py_rouge_equals_a_slow_loop(seed):
     np.testing.assert_allclose(rouge(hypotheses, references, "py_rouge"), expected, atol=1e-12)
 
 
-def test_punctuation_and_case_do_not_count_and_unknown_tokens_are_words():
-    for convention in CONVENTIONS:
-        assert rouge(["What's NEW ?!"], [["what s new"]], convention)[0, 0] == 1
-        assert rouge([["[unk]", "fat"]], [[["[UNK]", "fat", "?"]]], convention)[0, 0] == 1
-
-
 def test_stems_of_longer_words_meet_and_short_words_are_left_alone():
     for convention in CONVENTIONS:
         assert rouge(["learning languages"], [["learned language"]], convention)[0, 1] == 1
@@ -97,11 +90,6 @@ def test_py_rouge_reads_665_characters():
 def test_chinese_characters_are_words():
     for convention in CONVENTIONS:
         assert rouge(["我喜欢茶"], [["我爱喝茶"]], convention)[0, 0] == pytest.approx(0.5)
-
-
-def test_an_unknown_convention_is_named():
-    with pytest.raises(ValueError, match="did you mean 'py_rouge'"):
-        rouge(["a"], ["a"], "pyrouge")
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)

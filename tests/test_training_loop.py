@@ -2,7 +2,6 @@
 
 import random
 import threading
-import time
 from dataclasses import replace
 from functools import partial
 
@@ -16,16 +15,12 @@ from models.common.training import (
     Criterion,
     Parameters,
     Settings,
-    Speed,
-    Step,
     Task,
     epoch_batches,
     fit,
-    loaded_ahead,
 )
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.log import TrainingBar
 
 SEED = partial(derived_seed, 7, "test")
 
@@ -173,27 +168,6 @@ def test_accumulation_equals_the_big_batch():
     np.testing.assert_allclose(norms, partial_norms, rtol=1e-5)
 
 
-def test_first_step_against_adam_written_out():
-    task = Regression(n=4, dropout=0.0)
-    start = task.module[3].bias.item()
-    task.module.train()
-    torch.manual_seed(0)
-    random.seed(SEED("step", 0, 0)), np.random.seed(SEED("step", 0, 0) % 2**32)
-    other = Regression(n=4, dropout=0.0)
-    loss, _ = other.train_batch(other.load([0, 1, 2, 3]), Step(0, 1, 0, range(4)))
-    history = fit(task, Settings(epochs=1, batch_size=4, clip=1e-3, optimiser="adam"), Memory(), SEED)
-    assert history.rows[0]["train_loss"] == pytest.approx(loss.item(), rel=1e-5)
-    # Adam's first step is the rate times the sign of the gradient, whatever the clipping.
-    assert abs(task.module[3].bias.item() - start) == pytest.approx(0.03, rel=1e-3)
-    assert history.rows[0]["gradient_norm"] > 1e-3  # reported before clipping
-
-
-def test_without_clipping_a_step_is_that_of_a_bound_out_of_reach():
-    rows = [fit(Regression(n=4), Settings(epochs=2, batch_size=4, clip=clip), Memory(), SEED).rows
-            for clip in (None, 1e9, 1e-3)]
-    assert rows[0] == rows[1] != rows[2]
-
-
 def test_each_epoch_takes_every_item_once_in_a_new_seeded_order():
     first, second = Regression(), Regression()
     for task in (first, second):
@@ -259,20 +233,6 @@ def test_parts_frozen_as_a_whole_have_no_dropout():
     assert set(modes) == {(False, True, True)}
 
 
-def test_speed_adds_up_over_resumed_runs():
-    store = Memory()
-    with pytest.raises(Killed):
-        fit(Regression(kill_at=5), SETTINGS, store, SEED)
-    speed = fit(Regression(), SETTINGS, store, SEED).speed
-    assert (speed.steps, speed.items) == (9, 33)
-    assert len(speed.recent) == 9 and speed.seconds == pytest.approx(sum(speed.recent))
-    # Of the state that it went on from, what saving it took could not be in it.
-    assert speed.checkpoints == 8 and speed.checkpoint_seconds > 0
-    assert Speed(3, 24, 4.0, [1.0, 2.0, 1.0], 2, 8.0).summary() == {
-        "steps": 3, "items_per_second": 2.0, "seconds_per_step_median": 1.0, "checkpoints": 2,
-        "checkpoint_seconds": 8.0}
-
-
 def test_schedule_rises_then_falls_to_zero():
     rising = replace(SETTINGS, warmup=0.2)
     factors = [rising.rate_factor(step, 10) for step in range(11)]
@@ -328,18 +288,6 @@ def test_frozen_parameters_stay_and_dropout_is_off_in_validation():
     assert not task.module.training
 
 
-def test_a_log_has_a_line_per_epoch(capsys, tmp_path):
-    history = fit(Regression(), SETTINGS, Memory(), SEED, lambda total, done: TrainingBar("toy", total, done, tmp_path))
-    lines = [line.rpartition("\r")[2] for line in capsys.readouterr().err.splitlines() if "toy: " in line]
-    assert f"toy: step 0 of 9; a line follows per epoch, and checkpoints are written to {tmp_path}" in lines
-    found = [line for line in lines if ": epoch " in line]
-    for number, (line, row) in enumerate(zip(found, history.rows, strict=True), 1):
-        best = ", best so far" * row["best"]
-        loss = f"train_loss {row['train_loss']:.4g}, validation_loss {row['validation_loss']:.4g}"
-        assert line.startswith(f"toy: epoch {number}/3, {loss}{best}; ") and line.endswith(" s left")
-    assert found[-1].endswith("; 0 s left")
-
-
 def test_non_finite_values_stop_the_training():
     task = Regression()
     task.x[5] = float("nan")
@@ -377,15 +325,6 @@ def test_what_goes_wrong_while_loading_comes_out_and_the_thread_ends():
         assert threading.active_count() == before
 
 
-def test_loading_ahead_is_bounded_and_in_order():
-    asked = []
-    with loaded_ahead(lambda key: asked.append(key) or key * 10, range(10), ahead=2) as loaded:
-        assert next(loaded) == 0
-        time.sleep(0.05)
-        assert asked == [0, 1, 2]
-        assert list(loaded) == list(range(10, 100, 10))
-
-
 def test_buckets_take_every_item_once_and_pad_little():
     lengths = np.random.default_rng(0).integers(1, 30, 1003)
     batches, again, next_epoch = (epoch_batches(1003, 16, seed, lengths) for seed in (5, 5, 6))
@@ -402,7 +341,3 @@ def test_buckets_take_every_item_once_and_pad_little():
     assert all((np.diff(lengths[batch]) >= 0).all() for batch in batches)
 
 
-def test_buckets_of_many_pools_still_mix_items():
-    batches = epoch_batches(4000, 4, 1, np.arange(4000) % 7)
-    found = {frozenset(batch) for batch in batches}
-    assert len(found & {frozenset(batch) for batch in epoch_batches(4000, 4, 2, np.arange(4000) % 7)}) < 10

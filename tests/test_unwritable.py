@@ -68,14 +68,6 @@ def test_libraries_are_understood_too(write, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
-def test_each_reason_is_one_line_with_a_remedy(number):
-    of_the_system = unwritten(OSError(number, os.strerror(number), "a/b"))
-    assert of_the_system.startswith("a/b: could not be written: ") and "\n" not in of_the_system
-    foreign = unwritten(Exception(f"I/O error: {os.strerror(number)} (os error {number})"))
-    assert foreign.partition("could not")[2] == of_the_system.partition("could not")[2]
-
-
 def test_an_answer_to_a_full_disk_is_one_line(project):
     with Path("/dev/full").open("w") as stream:
         done = subprocess.run([sys.executable, "-m", "pipeline", "use"], cwd=project, env=environment(), stdout=stream,

@@ -29,7 +29,7 @@ from stages.common.schemas import EDGES, NO_KEYWORD, NODES
 from stages.common.settings import read_params
 from stages.common.tables import read_frame
 from stages.metrics.bleu import corpus_columns, count_matches
-from stages.metrics.retention import keyword_retention
+from stages.metrics.tokens import keyword_retention
 from stages.tracks.common.schemas import ITEMS, LIKELIHOODS
 from stages.tracks.registry import TRACKS, track_of_run
 

@@ -27,7 +27,7 @@ from stages.common.schemas import EXAMPLES, NO_KEYWORD, TEXTS
 from stages.common.tables import read_frame
 from stages.graph.relations import relate
 from stages.graph.triples import NodeTriples
-from stages.metrics.retention import shows_keyword
+from stages.metrics.tokens import shows_keyword
 
 TESTED, SIZES, DRAWS = 2000, (625, 1250, 2500, 5000, 10_000, 20_000, 40_000, 80_000, 160_000), 5
 SPLITS = {"component": "first", "pair": "second", "both": "good"}  # and their colours

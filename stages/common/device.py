@@ -1,8 +1,4 @@
-"""The device and the precision that a stage computes in.
-
-The block of a training has a precision of its own. Everything else (generation, evaluation, attribution, node vectors,
-probes, predictions) uses ``runtime.precision``. ``seed_everything`` sets TF32 for both.
-"""
+"""The device and the precision of a stage: that of its block in a training, else ``runtime.precision``."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,10 +35,7 @@ def computing(runtime: Any) -> Iterator[str]:
 
 
 def check_precision(device: str, precision: str, tf32: bool, place: str) -> None:
-    """Raise :class:`InputError` if a GPU lacks bf16, which torch would emulate, or TF32, which it would ignore.
-
-    ``place`` is the dotted name of the param that holds ``precision``.
-    """
+    """Raise :class:`InputError` if a GPU lacks TF32, or the bf16 of param ``place``, which torch would emulate."""
     import torch
 
     if not device.startswith("cuda"):

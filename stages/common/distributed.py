@@ -1,8 +1,4 @@
-"""One stage in several processes that ``torchrun`` started.
-
-``runtime.processes: 2`` and ``torchrun --nproc-per-node 2 -m stages.tracks.hcl.train NAME`` do the same. On several
-machines, start ``torchrun`` with its own flags on each of them.
-"""
+"""One stage in several processes, started by ``runtime.processes`` or, on several machines, by ``torchrun``."""
 
 import logging
 import os
@@ -69,11 +65,7 @@ def check_devices(processes: int, devices: int) -> None:
 
 @contextmanager
 def process_group(device: str) -> Iterator[str]:
-    """Join the processes that ``torchrun`` started, and yield the device of this one.
-
-    Processes are joined by gloo on ``cpu``, and by NCCL on ``cuda`` with one device per process of a machine. If one of
-    them ends, the others raise :class:`PeerLost`.
-    """
+    """Join the processes by gloo (CPU) or NCCL (GPUs), and yield this one's device; PeerLost if another ends."""
     if not launched():
         yield device
         return
@@ -102,18 +94,13 @@ def process_group(device: str) -> Iterator[str]:
 
 
 def start_processes(arguments: Sequence[str], count: int) -> int:
-    """Run ``python ARGUMENTS`` in ``count`` processes of this machine, and return the exit status.
-
-    They end when this process ends, and all end when one fails.
-    """
+    """Run ``python ARGUMENTS`` in ``count`` processes, which end together, and return the exit status."""
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     os.environ[ORCHESTRATOR] = str(os.getpid())
     if Path("/sys/class/net/lo").exists():
-        # Processes of one machine need neither another network nor a host name that resolves.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    # Each process reports its own errors.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=count, max_restarts=0, monitor_interval=0.1,
                           run_id=str(os.getpid()), rdzv_backend="c10d", rdzv_endpoint="localhost:0")

@@ -1,10 +1,7 @@
 """Encoders by their names in params, and embeddings of many texts on any device.
 
-``encoder.source`` is a source of :mod:`keycontrast.encoders` (``bundled``, ``hub:<id>``, ``path:<folder>``), or
-
-- ``characters:<data set>``: made by stage ``character_encoder`` for a data set that no other encoder can read, with
-  skip-gram vectors as word embeddings and untrained layers;
-- ``scratch``: configuration and tokenizer of the bundled encoder, random weights.
+Beside the sources of :mod:`keycontrast.encoders` there are ``characters:<data set>``, made by stage
+``character_encoder``, and ``scratch``: configuration and tokenizer of the bundled encoder, random weights.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,9 +43,9 @@ def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
                 track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield embeddings of ``texts``, chunk by chunk, as (positions (n,), vectors (n, d) float32).
 
-    Texts are distinct and sorted by id, and read a few at a time, from the disk if need be. The rows of a chunk,
-    ``batch_size``, affect the bytes. A text is cut after ``max_length`` word pieces, special tokens included. Its
-    embedding is the mean over real tokens, or the state of ``cls``. ``track`` wraps the chunks, to show progress.
+    Texts are distinct and sorted by id; ``batch_size`` affects the bytes. A text is cut after ``max_length`` word
+    pieces, special tokens included. ``pooling`` takes the mean over real tokens, or the state of ``cls``. ``track``
+    wraps the chunks, to show progress.
     """
     import torch
 

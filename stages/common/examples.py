@@ -1,8 +1,4 @@
-"""The structures of data sets by layout, and the texts that examples use.
-
-    examples = read_examples(DatasetPaths("sample").table("examples"))
-    train = training_text_ids(examples)
-"""
+"""The structures of data sets by layout, and the texts that examples use."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -71,10 +67,7 @@ def is_single(examples: pa.Table) -> bool:
 
 
 def all_text_ids(examples: pa.Table) -> TextIds:
-    """Return the sorted ids of the sources, targets and negatives, or of the single texts.
-
-    References other than the target are left out: models are compared with them, but do not learn from them.
-    """
+    """Return the sorted ids of the sources, targets and negatives (no further references), or of the single texts."""
     columns = ["text_id"] if is_single(examples) else _ROLES
     return np.unique(np.concatenate([pc.drop_null(examples[name]).to_numpy().astype(np.int64) for name in columns]))
 

@@ -82,9 +82,8 @@ def finished(figure: Figure, name: str, title: str, description: str, notes: Map
 def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None = None) -> Markup:
     """Return matplotlib's SVG as an element of the page without fixed size, with colours as CSS variables.
 
-    ``name`` becomes the prefix of every id that is referred to; other ids are removed. ``text`` is the text
-    alternative, not escaped yet. The parts in ``notes``, tooltips by id, and the legend become ``data-part``, with the
-    tooltip as ``data-hint``.
+    ``name`` becomes the prefix of ids that are referred to; others are removed. ``text`` is the text alternative. The
+    parts in ``notes``, tooltips by id, and the legend become ``data-part``, with the tooltip as ``data-hint``.
     """
     body = svg[svg.index("<svg"):]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)

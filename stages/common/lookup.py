@@ -1,8 +1,4 @@
-"""Rows of a table by id: some of its columns in memory, or a sorted table read alongside another.
-
-    texts = Lookup.read(paths.table("texts"), TEXTS, ["text_id", "text"])
-    texts.of(np.array([12, 7]))["text"]     # of text 12, then of text 7
-"""
+"""Rows of a table by id: some of its columns in memory, or a sorted table read alongside another."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Lists of the artifacts under a recipe, on which DVC lets the report and the comparison depend.
-
-The stage ``manifest`` lists the artifacts of a data set; evaluations and probes list their own.
-"""
+"""Lists of the artifacts under a recipe, on which DVC lets the report and the comparison depend."""
 
 import sys
 from collections.abc import Sequence

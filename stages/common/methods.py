@@ -68,7 +68,7 @@ NAMING = tuple(method.name for method in _ALL if method.names_keywords)
 FOR_ANY_TEXT = tuple(method.name for method in _ALL if method.ranks_phrases)
 
 
-# The description of `method` does not list embedrank: descriptions are part of the bytes that trainings depend on.
+# The description of `method` does not list embedrank: descriptions are part of the bytes.
 KEYWORDS = TableSchema(
     "keywords", "The keyword of every text and how it was found.", ("text_id",), (
         ("text_id", pa.int64(), "text"),

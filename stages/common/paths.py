@@ -37,11 +37,9 @@ class DatasetPaths:
     def __init__(self, name: str) -> None:
         self.name = name
         self.folder = DATA / name
-        # Folders of models in the layout of Hugging Face.
         self.pair_classifier = self.folder / "pair_classifier"
         self.character_encoder = self.folder / "character_encoder"
         self.s_tagger = self.folder / "s_tagger"
-        # Folder of the plot of keywords by part of speech.
         self.pos_frequency = self.folder / "pos_frequency"
 
     def table(self, kind: str) -> Path:
@@ -63,14 +61,10 @@ class ModelPaths:
     def __init__(self, name: str, seed: int) -> None:
         self.name, self.seed = name, seed
         self.folder = MODELS / name / str(seed)
-        # Hugging Face layout: config.json, model.safetensors, tokenizer, model card.
-        self.weights = self.folder / "model"
-        # One row per epoch with every part of the loss and every monitor.
-        self.history = self.folder / "history.csv"
-        # Evaluations within epochs of an adaptive CLLD model.
-        self.evaluations = self.folder / "evaluations.csv"
-        # Best epoch, validation values and alarms.
-        self.metrics = self.folder / "metrics.json"
+        self.weights = self.folder / "model"  # Hugging Face layout
+        self.history = self.folder / "history.csv"  # a row per epoch
+        self.evaluations = self.folder / "evaluations.csv"  # within epochs of an adaptive CLLD model
+        self.metrics = self.folder / "metrics.json"  # best epoch, validation values and alarms
         # Items as plain texts, so that a run reads the model's folder alone.
         self.items = self.folder / "items.parquet"
         # Of PGKPR: the evaluated pairs as words with tags and keyword scores, and the vocabulary.
@@ -90,7 +84,6 @@ class ProbePaths:
     def __init__(self, name: str) -> None:
         self.folder = PROBES / name
         self.metrics = self.folder / "metrics.json"
-        # Folder of the t-SNE plot, SVG and PNG.
         self.figures = self.folder / "figures"
 
     def table(self, kind: str) -> Path:
@@ -133,24 +126,13 @@ def corpus_page(dataset: str) -> Path:
     return ARTIFACTS / "corpus_pages" / f"{dataset}.html"
 
 
-def old_layout(root: Path = Path()) -> str | None:
-    """Return a remark on artifacts of an older version, whose data sets were in ``artifacts/NAME``; None without."""
-    folders = sorted(path.parent.name for path in (root / ARTIFACTS).glob("*/texts.parquet"))
-    if not folders:
-        return None
-    return (f"{ARTIFACTS}/{folders[0]} is of an older version, whose data sets were in {ARTIFACTS}/NAME. They are in "
-            f"{DATA}/NAME now and are made again; the old folders ({', '.join(folders)}) may be deleted "
-            f"(CHANGELOG.md).")
-
-
 class HeadlinePaths:
     """The rounded results under a recipe that git tracks, below ``metrics/<recipe>/``."""
 
     def __init__(self, recipe: str) -> None:
         self.folder = METRICS / recipe
-        # Folders with one table per track, and one table per CLLD run.
-        self.curves = self.folder / "curves"
-        self.confusion = self.folder / "confusion"
+        self.curves = self.folder / "curves"  # a table per track
+        self.confusion = self.folder / "confusion"  # a table per CLLD run
 
     def metrics(self, track: str) -> Path:
         """Return the file with a few numbers per run of a track."""

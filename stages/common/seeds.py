@@ -22,11 +22,10 @@ def generator(seed: int, *names: object) -> np.random.Generator:
 
 
 def seed_everything(seed: int, threads: int = 1, deterministic: bool = True, tf32: bool = False) -> None:
-    """Seed Python, NumPy and torch, and fix everything else that decides the bytes of a training.
+    """Seed Python, NumPy and torch, and fix everything else that decides the bytes, before the first use of a GPU.
 
-    Call it before the first computation on a GPU. Other counts of ``threads`` sum in another order. ``deterministic``
-    allows only deterministic kernels of torch, cuDNN and cuBLAS. ``tf32`` lets GPUs round the factors of fp32 products
-    to ten bits; it is set in either case, because torch allows it to cuDNN by default.
+    Other counts of ``threads`` sum in another order. ``tf32`` is set in either case, because torch allows it to cuDNN
+    by default.
     """
     import torch
 
@@ -44,7 +43,6 @@ def seed_everything(seed: int, threads: int = 1, deterministic: bool = True, tf3
 def flipped(p: np.ndarray, seed: int, *name: object) -> np.ndarray:
     """Draw the keyword mask of a text, float32 (n_words,): 1 where U(0, 1) < p, else 0; ``p`` is (n_words,).
 
-    Coins are flipped word by word, so a text that is cut keeps the mask of its first words. ``name`` is that of the
-    coins; for an evaluated source, the mode of its scores (``xx`` or ``xy``) and its example.
+    A text that is cut keeps the mask of its first words. ``name`` is that of the draws.
     """
     return (generator(seed, "pgkpr", "flips", *name).random(len(p)) < p).astype(np.float32)

@@ -1,10 +1,7 @@
-"""Params as plain values: those that ``dvc.yaml`` declares for a stage instance, and hashes of values, files and code.
-
-A stage reads no other value of ``params.yaml``, so DVC knows all that its artifacts depend on. ``stages.params``
-validates the values.
-"""
+"""Params as plain values that ``dvc.yaml`` declares for a stage instance, and hashes of values, files and code."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -37,7 +34,8 @@ class Values(dict[str, Any]):
 
     def plain(self) -> dict[str, Any]:
         """Return a copy made of dictionaries, lists and values alone."""
-        return {name: _plain(value) for name, value in self.items()}
+        copy: dict[str, Any] = json.loads(json.dumps(self))
+        return copy
 
 
 class Params(Values):
@@ -103,10 +101,7 @@ def stage_params(params: Params, stage: str, key: str = "") -> Params:
 
 
 def stage_values(params: Mapping[str, Any], stage: str, key: str = "", seed: int | None = None) -> dict[str, Any]:
-    """Return the value of every param that ``stage@key`` declares, by dotted name.
-
-    With ``seed``, rows of models have this seed alone, whatever others they have.
-    """
+    """Return every declared param of ``stage@key`` by dotted name; with ``seed``, models have this seed alone."""
     values = {".".join(parts): value_at(params, parts) for parts in declared_places(params, stage, key)}
     return values if seed is None else {
         name: _under(seed, value) for name, value in values.items() if not name.endswith(".seeds")}
@@ -129,10 +124,7 @@ def stage_hash(params: Mapping[str, Any], stage: str, key: str = "", seed: int |
 
 @cache
 def declared(stage: str) -> tuple[str, ...]:
-    """Return the params that ``dvc.yaml`` declares for ``stage``.
-
-    ``{key}`` stands for its instance, ``{model}`` and ``{dataset}`` for the names in its row.
-    """
+    """Return the params that ``dvc.yaml`` declares for ``stage``, with ``{key}``, ``{model}`` and ``{dataset}``."""
     return tuple(name.replace("${key}", "{key}").replace("${item}", "{key}").replace("${item.", "{")
                  for name in _body(stage).get("params", ()))
 
@@ -202,14 +194,6 @@ def _as_values(content: Any) -> Any:
         return [_as_values(item) for item in content]
     if isinstance(content, Mapping):
         return Values({name: _as_values(value) for name, value in content.items()})
-    return content
-
-
-def _plain(content: Any) -> Any:
-    if isinstance(content, list):
-        return [_plain(item) for item in content]
-    if isinstance(content, Mapping):
-        return {name: _plain(value) for name, value in content.items()}
     return content
 
 

@@ -1,7 +1,7 @@
 """Parquet tables that are written whole or not at all, with the same bytes for the same content.
 
-Tables of models and runs are single files. A table below ``artifacts/data`` grows with the corpus and is a folder of
-parts (``tokens/part-00000.parquet``, ...), which pandas, pyarrow, DuckDB and DVC read as one table.
+Tables of models and runs are single files; those below ``artifacts/data`` are folders of parts
+(``tokens/part-00000.parquet``, ...), which pandas, pyarrow, DuckDB and DVC read as one table.
 """
 
 import hashlib
@@ -192,10 +192,7 @@ def read_batches(path: Path, schema: TableSchema, columns: list[str] | None = No
 
 
 def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = None) -> None:
-    """Check that ``path`` is a table with the columns of ``schema`` (or these of them), from its metadata alone.
-
-    An InputError names missing columns, other types, and the reason why a table was left without rows.
-    """
+    """Check types of the columns of ``schema``, or of these of them, and that the table was not left without rows."""
     arrow = schema_of(path)
     for name, kind, _ in schema.fields:
         if columns is not None and name not in columns:
@@ -353,10 +350,7 @@ class TableWriter:
 
 @contextmanager
 def table_writer(path: Path, schema: TableSchema, provenance: Provenance) -> Iterator[TableWriter]:
-    """Yield a :class:`TableWriter`; the folder ``path`` appears only if the block succeeds.
-
-    ``provenance`` is stored as it is at the end of the block, so its counts may be filled in meanwhile.
-    """
+    """Yield a :class:`TableWriter`; ``path`` appears if the block succeeds, with ``provenance`` as it is then."""
     with atomic_folder(path) as folder:
         writer = TableWriter(folder, schema, provenance)
         yield writer

@@ -62,11 +62,7 @@ def _json_of(path: Path) -> Any:
 
 def load_origin(folder: Path, kind: type[Note], names: Sequence[str], track: str,
                 config: type["PretrainedConfig"] | None = None) -> tuple[list[Any], Note]:
-    """Return the notes of a trained model, by their file ``names``, and its origin, a dataclass ``kind``.
-
-    An InputError says what is missing, damaged or of another version; with ``config``, the class of the model's
-    configuration, so does it of the configuration.
-    """
+    """Return the notes of a trained model, by their file ``names``, and its origin, a dataclass ``kind``."""
     files = (*names, TRAINED_ON_FILE)
     missing = [name for name in (*files, "config.json") if not (folder / name).exists()]
     if missing:
@@ -99,10 +95,7 @@ def loop_settings(training: Mapping[str, Any]) -> Settings:
 
 
 def open_checkpoints(process: StageProcess, key: str, minutes: float) -> FolderCheckpoints:
-    """Open the store of checkpoints in the first process, which removes those of other keys, and then in the rest.
-
-    ``key`` is a hash of params, data and code; ``minutes`` is the time between two checkpoints.
-    """
+    """Open the store of checkpoints in the first process, which removes those of other keys, and then in the rest."""
     if not process.first:
         gathered(None)
     store = FolderCheckpoints(process.scratch, key, 60 * minutes)
@@ -116,9 +109,9 @@ def fit_of_data_set(process: StageProcess, values: Mapping[str, Any], tables: Se
                     **further: Any) -> tuple[Fitted, dict[str, Any], FolderCheckpoints]:
     """Train the model of a data set in this process; a killed training continues where it stopped.
 
-    ``fit`` builds and trains it, given the checkpoints, the device, and the function that opens a bar. Params, code,
-    the files ``tables`` and the plain values ``further`` decide the weights. Returns the result of ``fit``, the
-    precision, and the checkpoints, to be cleared once all outputs are written.
+    ``fit`` trains it, given the checkpoints, the device, and the function that opens a bar; the files ``tables`` and
+    the plain values ``further`` decide the weights. Returns the result of ``fit``, the precision, and the checkpoints,
+    to be cleared once all outputs are written.
     """
     runtime = process.params.runtime
     seed_everything(derived_seed(process.params.seed, process.stage, "weights"), runtime.threads,

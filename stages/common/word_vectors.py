@@ -1,9 +1,8 @@
 """Word vectors, read from a text file or trained on the texts of a data set.
 
-A file is read line by line, so that only the wanted words are in memory. Its first line gives the layout: word2vec text
-and fastText ``.vec`` begin with ``COUNT WIDTH``, GloVe text with the first word. The first bytes tell whether it is
-compressed. Lines end at newlines alone (GloVe's Twitter file has a word U+0085), and a word may have spaces (GloVe's
-largest file has ". . ."): the last D fields are the vector.
+A file is read line by line, so that only the wanted words are in memory. word2vec text and fastText ``.vec`` begin with
+``COUNT WIDTH``, GloVe text with the first word. Lines end at newlines alone (GloVe's Twitter file has a word U+0085),
+and a word may have spaces (GloVe's largest file has ". . ."): the last D fields are the vector.
 """
 
 import gzip
@@ -56,8 +55,12 @@ def read_vectors(path: Path, wanted: Collection[str]) -> FileVectors:
             if word in vectors:
                 duplicates += 1
             elif word is not None:
-                vectors[word] = np.array([_value(path, number, word, field) for field in values.split(b" ")],
-                                         dtype=np.float32)
+                for field in values.split(b" "):
+                    if not _is_number(field):
+                        shown = field[:40].decode("utf-8", "backslashreplace")
+                        raise InputError(f"{path}, line {number}: {shown!r} in the vector of {word!r} is not a finite "
+                                         f"number.")
+                vectors[word] = np.array([float(field) for field in values.split(b" ")], dtype=np.float32)
     if not width:
         raise InputError(f"{path}: the file is empty. {_TEXT_ONLY}.")
     count = number - (declared is not None)
@@ -102,13 +105,6 @@ def _split(path: Path, number: int, line: bytes, width: int) -> tuple[bytes, byt
                      f"and numbers are separated by single spaces.")
 
 
-def _value(path: Path, number: int, word: str, field: bytes) -> float:
-    if not _is_number(field):
-        shown = field[:40].decode("utf-8", "backslashreplace")
-        raise InputError(f"{path}, line {number}: {shown!r} in the vector of {word!r} is not a finite number.")
-    return float(field)
-
-
 def _is_number(field: bytes) -> bool:
     try:
         return abs(float(field)) <= _LARGEST  # false for a NaN
@@ -123,9 +119,7 @@ def train_skip_gram(sentences: Sequence[Sequence[str]], size: int, window: int, 
                     seed: int, isotropic: bool = False) -> tuple[list[str], np.ndarray]:
     """Return the words that occur ``min_count`` times, sorted, and their word2vec vectors (V, size) float32.
 
-    Unlike word2vec, fastText has a vector for any string, while PSI gives unknown words a vector of their own. gensim
-    draws the first weights from the lower 32 bits of ``seed`` and not from the hash of words; more than one worker
-    thread would race. If no word is frequent enough, a ValueError says so.
+    More than one worker thread would race. If no word is frequent enough, a ValueError says so.
     """
     from gensim.models import Word2Vec
 
@@ -141,12 +135,10 @@ def train_skip_gram(sentences: Sequence[Sequence[str]], size: int, window: int, 
 
 
 def isotropic_vectors(vectors: np.ndarray) -> np.ndarray:
-    """Return ``vectors`` (V, D) minus their mean, each scaled to length 1.
+    """Return ``vectors`` (V, D) minus their mean (Mu and Viswanath, ICLR 2018), each scaled to length 1.
 
-    Skip-gram vectors of few texts share one direction, and those of frequent words are the longest, so function words
-    have the largest PSI. On 3,000 Quora triples the most important word of a text is a stop word four times out of
-    five, and two times out of five with isotropic vectors. The step is not in the paper; subtracting the mean follows
-    Mu and Viswanath, "All-but-the-Top" (ICLR 2018).
+    The step is not in the paper. Without it, skip-gram vectors of few texts give function words the largest PSI: on
+    3,000 Quora triples, to four texts of five; with it, to two of five.
     """
     centred = vectors - vectors.mean(axis=0, dtype=np.float64)
     length = np.linalg.norm(centred, axis=1, keepdims=True)

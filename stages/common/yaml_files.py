@@ -8,8 +8,6 @@ import yaml
 
 from keycontrast.errors import InputError
 
-_LONGEST = 4 * 2**20
-_DEEPEST = 40
 # Much faster; a PyYAML that was built without libyaml lacks it.
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -41,38 +39,12 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, place: str) -> Any:
-    """Return the content of ``text``; ``place`` names its origin in errors.
-
-    An InputError refuses text that is not YAML, too large or too deep, repeated names, values that their tags do not
-    allow (such as a date in month 13), and aliases of what encloses them.
-    """
-    if len(text) > _LONGEST:
-        raise InputError(f"{place}: {len(text):,} characters; params have at most {_LONGEST:,}. Is it the right file?")
+    """Return the content of ``text``; an InputError names its origin ``place``, and a fault or a repeated name."""
     try:
-        _check_nesting(text, place)
         return yaml.load(text, _Loader)  # noqa: S506 - safe, see the class
     # PyYAML checks the syntax, but not the conversion to Python: a date, a number of 5,000 digits, `!!int zz`.
-    except (yaml.YAMLError, ValueError, AttributeError, KeyError, TypeError, OverflowError) as error:
+    except (yaml.YAMLError, ValueError, AttributeError, KeyError, TypeError, OverflowError, RecursionError) as error:
         message = " ".join(str(error).split())
         if not isinstance(error, yaml.YAMLError):
             message = f"a value is not what it looks like ({message[:200]}); put it between quotes if it is a text"
         raise InputError(f"{place}: not valid YAML: {message}") from error
-
-
-def _check_nesting(text: str, place: str) -> None:
-    """Refuse deep and circular values before any is built; the parser's events need no recursion."""
-    complete: set[str | None] = set()
-    enclosing: list[str | None] = []
-    for event in yaml.parse(text, _Safe):
-        anchor, line = getattr(event, "anchor", None), event.start_mark.line + 1
-        if isinstance(event, yaml.AliasEvent) and anchor not in complete:
-            raise InputError(f"{place}: line {line}: *{anchor} stands for nothing that is complete above it. Write the "
-                             f"values out.")
-        if isinstance(event, yaml.CollectionStartEvent):
-            enclosing.append(anchor)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            complete.add(enclosing.pop())
-        elif isinstance(event, yaml.ScalarEvent):
-            complete.add(anchor)
-        if len(enclosing) > _DEEPEST:
-            raise InputError(f"{place}: line {line}: nested more than {_DEEPEST} deep, which no params are.")

@@ -47,9 +47,8 @@ Pieces = tuple[np.ndarray, np.ndarray]
 class BertScorer:
     """BERTScore of several systems: ``BertScorer(model, tokenizer).score({"run": ["a cat"]}, ["the cat"])``.
 
-    The distinct texts of 1,024 items are encoded once for all systems. ``layer`` is the index of the hidden states: 0
-    for the embeddings, None for the last. With ``idf``, word pieces have the weight log((M + 1) / (df + 1)) over the M
-    references. ``baseline`` is the F1 of random pairs under this encoder and layer for :func:`rescaled`, if known.
+    ``layer`` is the index of the hidden states: 0 for the embeddings, None for the last. With ``idf``, word pieces have
+    the weight log((M + 1) / (df + 1)) over the M references. ``baseline`` is the F1 of random pairs, if known.
     """
 
     def __init__(self, encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", layer: int | None = None,
@@ -61,8 +60,7 @@ class BertScorer:
         self.baseline = baseline
         self._encoder, self._tokenizer, self._idf = encoder, tokenizer, idf
         roberta = encoder.config.model_type == "roberta"
-        # RoBERTa's positions begin after the padding token's number; its words have a space before them, which the
-        # package adds to the first word too.
+        # RoBERTa's positions begin after the padding token's number, and its words with a space, also the first one.
         positions = encoder.config.max_position_embeddings - (encoder.config.pad_token_id + 1 if roberta else 0)
         self._longest = min(_LONGEST, tokenizer.model_max_length, positions)
         self._prefix = " " if roberta else ""

@@ -1,11 +1,11 @@
-"""BLEU as HCL reports it, corpus BLEU, sacreBLEU and chrF.
+"""BLEU as HCL reports it, corpus BLEU, sacreBLEU, chrF, and the diversity of outputs.
 
 HCL's published BLEU-1..4 fit the mean sentence BLEU of each order *alone* with NLTK's smoothing method 7. It raises low
 scores, and identical texts score above 1: these numbers are never comparable with ordinary BLEU.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ LBOW_BATCH = 100        # items of each BLEU that LBOW's code averages
 # The weights that PGKPR's and LBOW's code gives NLTK for BLEU-1..4; it rounds the thirds of BLEU-3.
 RELEASED_WEIGHTS = ((1.0,), (0.5, 0.5), (0.33, 0.33, 0.34), (0.25, 0.25, 0.25, 0.25))
 _BETA = 2       # weight of recall in chrF
+SELF_BLEU_SAMPLE = 500
+_EPSILON = 0.1      # matches of an order without any: NLTK's smoothing method 1, as in Texygen
 
 
 @dataclass(frozen=True)
@@ -109,20 +111,13 @@ def _cumulative(precisions: np.ndarray, weights: Sequence[Sequence[float]] | Non
 
 
 def corpus_columns(counts: MatchCounts) -> np.ndarray:
-    """Return the summands of corpus BLEU (n_items, 10).
-
-    Columns: matches and n-grams of orders 1 to 4, tokens of the hypothesis, and of the closest reference.
-    """
+    """Return matches and n-grams of orders 1 to 4, tokens of hypothesis and closest reference, of each item (n, 10)."""
     return np.concatenate([counts.matches[:, :ORDERS], counts.totals[:, :ORDERS], counts.lengths[:, None],
                            counts.reference_lengths[:, None]], axis=1)
 
 
 def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | None = None) -> np.ndarray:
-    """Return unsmoothed cumulative corpus BLEU-1..4 (Papineni et al. 2002), (..., 4), of sums of corpus_columns.
-
-    ``weights`` are those of orders 1 to n, for each n; None for equal ones. As in NLTK, a hypothesis that is too short
-    for an order counts as one n-gram without a match.
-    """
+    """Return unsmoothed cumulative corpus BLEU-1..4 (Papineni et al. 2002), (..., 4), of sums of corpus_columns."""
     means = _cumulative(sums[..., :ORDERS] / sums[..., ORDERS:2 * ORDERS], weights)
     return means * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]
 
@@ -202,10 +197,7 @@ def _sacrebleu_of_sums(sums: np.ndarray) -> np.ndarray:
 
 
 def chrf_statistic(outputs: Sequence[Text], references: Sequence[Sequence[Text]]) -> Statistic:
-    """Return lower-cased chrF2 of the corpus, of 1 to 6 letters without spaces, from 0 to 100 (Popović 2015).
-
-    Of several references, the best one of each item counts.
-    """
+    """Return lower-cased chrF2 of the corpus with the best reference of each item, 0 to 100 (Popović 2015)."""
     from sacrebleu.metrics import CHRF
 
     check_items(outputs, references)
@@ -227,3 +219,54 @@ def _chrf_of_sums(sums: np.ndarray) -> np.ndarray:
                          for total in (in_output, in_reference))
     weighted = _BETA**2 * precision + recall
     return 100 * (1 + _BETA**2) * precision * recall / np.where(weighted > 0, weighted, 1)
+
+
+def distinct(texts: Iterable[Text], n: int) -> float:
+    """Return Distinct-n: different n-grams over all n-grams of all ``texts`` (Li et al. 2016); 0 if there are none."""
+    counts = Counter(gram for tokens in token_lists(texts) for gram in ngrams(tokens, n).elements())
+    return len(counts) / counts.total() if counts else 0.0
+
+
+def intra_distinct(samples: Iterable[Sequence[Text]], n: int) -> float:
+    """Return the mean over items of Distinct-n within the several outputs of one item (Gu et al. 2019)."""
+    return float(np.mean([distinct(texts, n) for texts in samples]))
+
+
+def self_bleu(texts: Sequence[Text], order: int = ORDERS, sample: int = SELF_BLEU_SAMPLE, seed: int = 0) -> float:
+    """Return Texygen's self-BLEU (Zhu et al. 2018): the mean BLEU of each output against all the others.
+
+    Sentence BLEU has equal weights and NLTK's smoothing method 1; an output without a common word scores 0. At most
+    ``sample`` outputs are drawn, independently of their order; values of other numbers of outputs are not comparable.
+    """
+    tokens = sorted(token_lists(texts))
+    if len(tokens) > sample:
+        drawn = np.random.default_rng(seed).choice(len(tokens), sample, replace=False)
+        tokens = [tokens[place] for place in sorted(drawn)]
+    if len(tokens) < 2:
+        return 0.0
+    counts = np.array([_matches_among_others(tokens, n) for n in range(1, order + 1)])     # (order, 2, n_texts)
+    matches, totals = counts[:, 0], np.maximum(counts[:, 1], 1)
+    precisions = np.exp(np.log(np.maximum(matches, _EPSILON) / totals).mean(axis=0))
+    lengths = np.array([len(words) for words in tokens])
+    return float((precisions * brevity_penalty(lengths, _closest_among_others(lengths)) * (matches[0] > 0)).mean())
+
+
+def _matches_among_others(tokens: Sequence[Sequence[str]], n: int) -> tuple[list[int], list[int]]:
+    """Return the clipped matches of order ``n`` of each text against all the others, and its n-grams."""
+    grams = [ngrams(words, n) for words in tokens]
+    # The greatest count of a gram among the others is the greatest of all, or the second if that is the text's own.
+    highest: Counter[tuple[str, ...]] = Counter()
+    second: Counter[tuple[str, ...]] = Counter()
+    for counts in grams:
+        for gram, count in counts.items():
+            low, high = sorted((count, highest[gram]))
+            highest[gram], second[gram] = high, max(second[gram], low)
+    return [sum(min(count, second[gram] if count == highest[gram] else highest[gram])
+                for gram, count in counts.items()) for counts in grams], [counts.total() for counts in grams]
+
+
+def _closest_among_others(lengths: np.ndarray) -> np.ndarray:
+    """Return for each length the closest of the others, the shorter of two equally close."""
+    distance = np.abs(lengths[:, None] - lengths) + (lengths > lengths[:, None]) * 0.5
+    np.fill_diagonal(distance, np.inf)
+    return lengths[distance.argmin(axis=1)]

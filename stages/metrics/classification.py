@@ -22,8 +22,7 @@ def class_statistics(labels: np.ndarray, predicted: np.ndarray, n_classes: int,
     """Return the metrics of a classifier from the numbers of right and predicted classes (n,).
 
     ``macro_f1`` and ``weighted_f1`` are means over classes of F1 = 2 TP / (texts + predicted), the former without
-    classes that neither occur nor are predicted. ``ece`` is the mean over bins, weighted by texts, of |accuracy - mean
-    probability|; it, ``nll`` and ``brier`` need ``sureness``.
+    classes that neither occur nor are predicted. ``ece`` is the mean over texts of |accuracy - probability| in a bin.
     """
     correct = (labels == predicted).astype(np.float64)
     actual, given = _one_hot(labels, n_classes), _one_hot(predicted, n_classes)

@@ -1,7 +1,4 @@
-"""Embedding similarity of outputs and references: Extrema, Average and Greedy (HCL section 4.4).
-
-Values are comparable only under the same word vectors: of an encoder, a file, or a training on texts.
-"""
+"""Embedding similarity of outputs and references: Extrema, Average and Greedy (HCL section 4.4)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,15 +26,11 @@ class WordVectors(Protocol):
 
 
 class EncoderVectors:
-    """Static word vectors of an encoder: the mean of the embeddings (V, d) of the pieces of each word.
-
-    A word with an unknown piece is unknown. The tokenizer is one of tokenizers or transformers.
-    """
+    """Static word vectors of an encoder: the mean of the embeddings (V, d) of the pieces of each word, all known."""
 
     def __init__(self, table: np.ndarray, tokenizer: Any) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-        # A copy, without the padding and truncation of the original.
-        self._tokenizer = Tokenizer.from_str(backend.to_str())
+        self._tokenizer = Tokenizer.from_str(backend.to_str())     # a copy, whose settings are changed
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._table = np.asarray(table)

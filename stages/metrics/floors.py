@@ -11,10 +11,7 @@ _DECIMALS = 10      # of similarities, so that rounding errors do not decide tie
 
 
 def nearest_neighbours(sources: Sequence[Text], training: Sequence[Text]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the place (n_sources,) in ``training`` of the text with the greatest TF-IDF cosine, and this cosine.
-
-    The first text is taken in a tie. Weights are scikit-learn's on basic tokens, or on the words of lists.
-    """
+    """Return the place (n_sources,) in ``training`` of the text with the greatest TF-IDF cosine, and this cosine."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(tokenizer=basic_tokens, token_pattern=None, lowercase=False)

@@ -1,8 +1,7 @@
 """Bootstrap over items, and over seeds and items: intervals of metrics, and paired tests of their differences.
 
-A metric is a :class:`Statistic` of sums over items, so that a resample is a matrix product. Distinct-n and self-BLEU do
-not follow from sums: on a resample, repeated items would lower them. An interval over items is for the trained models
-as they are; :func:`over_seeds` also draws seeds.
+A metric is a :class:`Statistic` of sums over items, so that a resample is a matrix product. An interval over items is
+for the trained models as they are; :func:`over_seeds` also draws seeds.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,10 +37,7 @@ def mean_statistic(values: np.ndarray) -> Statistic:
 
 
 def resampled(statistics: Mapping[str, Statistic], resamples: int, seed: int) -> dict[str, np.ndarray]:
-    """Return every statistic on the same bootstrap resamples of the items, each (resamples,).
-
-    Calls with equal seed and number of items draw equal resamples.
-    """
+    """Return every statistic on the same bootstrap resamples of the items, each (resamples,)."""
     if not statistics:
         return {}
     counts = {len(statistic.items) for statistic in statistics.values()}
@@ -81,8 +77,7 @@ def intervals(statistics: Mapping[str, Statistic], resamples: int, level: float,
 def p_value(differences: np.ndarray) -> float:
     """Return the two-sided p value of the paired bootstrap (Koehn 2004), from the differences on R resamples.
 
-    min(1, 2 (min(#{d <= 0}, #{d >= 0}) + 1) / (R + 1)): the level at which the percentile interval of the difference
-    reaches 0, and never below 2 / (R + 1).
+    It is min(1, 2 (min(#{d <= 0}, #{d >= 0}) + 1) / (R + 1)).
     """
     against = min((differences <= _TIE).sum(), (differences >= -_TIE).sum())
     return float(min(1.0, 2 * (against + 1) / (len(differences) + 1)))

@@ -11,7 +11,9 @@ Both packages delete Chinese; here each Chinese character is a word.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -34,23 +36,21 @@ def rouge(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]
     if convention not in CONVENTIONS:
         raise ValueError(f"no ROUGE convention is called {convention!r}; {nearest(convention, CONVENTIONS)}")
     check_items(hypotheses, references)
-    of_item = _best_of_references() if convention == "rouge_score" else _pooled
+    of_item = _best_of_references if convention == "rouge_score" else _pooled
     return np.array([of_item(joined(text), [others] if isinstance(others, str) else list(map(joined, others)))
                      for text, others in zip(hypotheses, references, strict=True)])
 
 
-def _best_of_references() -> Callable[[str, list[str]], np.ndarray]:
-    """Return the scorer of package rouge_score."""
+@cache
+def _scorer() -> Any:
     from rouge_score.rouge_scorer import RougeScorer
 
-    names = ("rouge1", "rouge2", "rougeL")
-    scorer = RougeScorer(names, tokenizer=_StemmedWords())
+    return RougeScorer(("rouge1", "rouge2", "rougeL"), tokenizer=_StemmedWords())
 
-    def score(text: str, references: list[str]) -> np.ndarray:
-        scores = scorer.score_multi(references, text)
-        return np.array([scores[name].fmeasure for name in names])
 
-    return score
+def _best_of_references(text: str, references: list[str]) -> np.ndarray:
+    """Return the scores of one item by package rouge_score."""
+    return np.array([score.fmeasure for score in _scorer().score_multi(references, text).values()])
 
 
 class _StemmedWords:
@@ -62,9 +62,11 @@ class _StemmedWords:
 
 def _pooled(text: str, references: list[str]) -> np.ndarray:
     """Return the scores of one item by counts pooled over its references."""
+    from rouge_score.rouge_scorer import _lcs_table
+
     own, others = _original_stems(text), list(map(_original_stems, references))
     overlaps = np.sum([[(ngrams(own, 1) & ngrams(other, 1)).total(), (ngrams(own, 2) & ngrams(other, 2)).total(),
-                        _longest_common(own, other)] for other in others], axis=0)
+                        _lcs_table(own, other)[-1][-1]] for other in others], axis=0)
     precision = _ratio(overlaps, len(others) * _sizes(own))
     recall = _ratio(overlaps, np.sum(list(map(_sizes, others)), axis=0))
     return _ratio(2 * precision * recall, precision + recall)
@@ -84,18 +86,6 @@ def _stem(word: str, mode: str) -> str:
 def _sizes(words: list[str]) -> np.ndarray:
     """Return the number of words, of pairs of words, and again of words."""
     return np.array([len(words), max(len(words) - 1, 0), len(words)])
-
-
-def _longest_common(left: list[str], right: list[str]) -> int:
-    """Return the length of the longest common subsequence, row by row of the usual table."""
-    row = [0] * (len(right) + 1)
-    for word in left:
-        corner = 0
-        for place, other in enumerate(right, 1):
-            above = row[place]
-            row[place] = corner + 1 if word == other else max(above, row[place - 1])
-            corner = above
-    return row[-1]
 
 
 def _ratio(part: np.ndarray, total: np.ndarray) -> np.ndarray:

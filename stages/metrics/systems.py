@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.metrics import bleu
-from stages.metrics.bleu import ORDERS, MatchCounts, count_matches, sentence_bleu
-from stages.metrics.diversity import distinct, self_bleu
+from stages.metrics.bleu import ORDERS, MatchCounts, count_matches, distinct, self_bleu, sentence_bleu
 from stages.metrics.embeddings import WordVectors, embedding_similarity
 from stages.metrics.registered import standing_alone
-from stages.metrics.resampling import Statistic, intervals, mean_statistic
-from stages.metrics.retention import keyword_retention
+from stages.metrics.resampling import Statistic, mean_statistic
 from stages.metrics.rouge import MEASURES, rouge
-from stages.metrics.tokens import Text, joined
+from stages.metrics.tokens import Text, joined, keyword_retention
 
 if TYPE_CHECKING:
     from stages.metrics.bertscore import BertScores
@@ -40,10 +38,6 @@ class SystemScores:
     statistics: dict[str, Statistic]    # of values, without Distinct-n and self-BLEU, which are no sums over items
     skipped: int                        # items without Extrema and Average
     sacrebleu: str                      # signature of sacreBLEU
-
-    def intervals(self, resamples: int, level: float, seed: int) -> dict[str, list[float]]:
-        """Return the bootstrap percentile interval of every statistic, ``{metric: [low, high]}``."""
-        return intervals(self.statistics, resamples, level, seed)
 
 
 def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVectors,

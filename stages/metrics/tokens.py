@@ -1,11 +1,14 @@
-"""BERT's lower-cased basic tokens, on which metrics are computed: words, punctuation marks, Chinese characters."""
+"""BERT's lower-cased basic tokens, on which metrics are computed, and the retention of keywords by word stems."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from stages.common.schemas import NO_KEYWORD
 
 Text = str | Sequence[str]
 
@@ -17,10 +20,7 @@ _SPLITTER = BertPreTokenizer()
 
 
 def basic_tokens(text: Text) -> list[str]:
-    """Return the basic tokens of ``text``, lower-cased and without accents: ``["don", "'", "t", "!"]`` of "Don't!".
-
-    A sequence of tokens is returned as it is.
-    """
+    """Return the basic tokens of ``text``, lower-cased and without accents; a sequence of tokens as it is."""
     if not isinstance(text, str):
         return list(text)
     return [token for token, _ in _SPLITTER.pre_tokenize_str(_NORMALIZER.normalize_str(text))]
@@ -52,3 +52,36 @@ def token_lists(texts: Iterable[Text]) -> list[list[str]]:
 def reference_lists(references: Iterable[Text | Sequence[Text]]) -> list[list[list[str]]]:
     """Return the tokens of every reference of every item; a string is the only reference of its item."""
     return [[basic_tokens(item)] if isinstance(item, str) else token_lists(item) for item in references]
+
+
+def shows_keyword(text: str, keyword: str | None) -> bool | None:
+    """Return whether the Porter stems of ``keyword`` follow each other in ``text``; None if there is no keyword.
+
+    Irregular forms (*mice*) are not found, and Chinese is compared by character.
+    """
+    wanted = _stems(keyword) if keyword is not None and keyword != NO_KEYWORD else []
+    return _contains(_stems(text), wanted) if wanted else None
+
+
+def keyword_retention(texts: Sequence[str], keywords: Sequence[str | None]) -> list[bool | None]:
+    """Return :func:`shows_keyword` of each text and its keyword."""
+    return [shows_keyword(text, keyword) for text, keyword in zip(texts, keywords, strict=True)]
+
+
+def kept_shares(texts: Sequence[str], keywords: Sequence[Collection[str]]) -> np.ndarray:
+    """Return the share (n,) of its keywords that each text shows, those of equal stems once; NaN without keywords."""
+    shares = np.full(len(texts), np.nan)
+    for place, (text, words) in enumerate(zip(texts, keywords, strict=True)):
+        wanted = {tuple(_stems(word)) for word in words} - {()}
+        if wanted:
+            stems = _stems(text)
+            shares[place] = sum(_contains(stems, list(word)) for word in wanted) / len(wanted)
+    return shares
+
+
+def _contains(stems: list[str], wanted: list[str]) -> bool:
+    return any(stems[start:start + len(wanted)] == wanted for start in range(len(stems) - len(wanted) + 1))
+
+
+def _stems(text: str) -> list[str]:
+    return [stem(token) for token in basic_tokens(text)]

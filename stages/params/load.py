@@ -75,10 +75,7 @@ def _has(tree: Any, place: Place) -> bool:
 
 
 def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
-    """Return the validated params of a file; an InputError lists every problem.
-
-    With ``whole``, the file must also have all values that DVC reads by name.
-    """
+    """Return the validated params of a file; with ``whole``, it must have all values that DVC reads by name."""
     if not path.exists():
         raise InputError(f"{path}: not found. Run this in the project's folder, or write the file with "
                          f"`keycontrast use sample`.")
@@ -99,5 +96,5 @@ def parse_params(content: Any, place: str) -> Params:
         return Params.model_validate(content).settled()
     except ValidationError as error:
         lines = problem_lines(error, model=Params)
-        text = "".join(f"\n  {line}" if len(line) <= _LONGEST else f"\n  {line[:_LONGEST]}..." for line in lines)
+        text = "".join(f"\n  {line[:_LONGEST]}" for line in lines)
         raise InputError(f"{place}: {len(lines)} problem{'s' * (len(lines) > 1)}:{text}") from error

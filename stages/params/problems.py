@@ -14,8 +14,6 @@ from stages.tracks.pgkpr.params import GeneratePgkpr, TrainPgkpr
 
 # Blocks whose values data sets, models and runs may replace.
 _LAID_OVER = (Ingest, TrainHcl, GenerateHcl, TrainPgkpr, GeneratePgkpr, TrainClld)
-# Characters of a value that a message quotes.
-_LONGEST = 80
 
 
 def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | None = None) -> list[str]:
@@ -37,16 +35,10 @@ def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | N
             lines += message.split("\n") if "\n" in message or not where else [f"{where}: {message}"]
         elif item["type"] == "literal_error":
             names = re.findall(r"'([^']+)'", item["ctx"]["expected"])
-            lines.append(f"{where}: no value is called {_shown(item['input'])}; {nearest(str(item['input']), names)}")
+            lines.append(f"{where}: no value is called {item['input']!r}; {nearest(str(item['input']), names)}")
         else:
-            lines.append(f"{where}: {item['msg']}, found {_shown(item['input'])}.")
+            lines.append(f"{where}: {item['msg']}, found {item['input']!r}.")
     return lines
-
-
-def _shown(value: Any) -> str:
-    """Return a value for a message, cut if it is long."""
-    text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
 
 
 def _names(model: type[BaseModel] | None, place: tuple[Any, ...]) -> list[str]:

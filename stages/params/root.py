@@ -19,7 +19,7 @@ from stages.ingest.params import Dataset, Ingest
 from stages.keywords.params import EmbedRank, Keywords, SideBySide, TextRank, Yake
 from stages.params.paths import named_path_problems, with_paths
 from stages.params.problems import problem_lines
-from stages.params.tracks import MODEL_PROBLEMS, TRACK_PROBLEMS, unread_keywords
+from stages.params.tracks import TRACK_PROBLEMS, model_problems, unread_keywords
 from stages.psi.params import CharacterEncoder, Psi, STagger, WordVectors
 from stages.results.params import Compare, Report
 from stages.tracks.clld.params import ClldModel, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
@@ -242,7 +242,7 @@ class Params(Block):
         problems, valid = TRACK_PROBLEMS[track](self), set()
         for name, model in getattr(self.models, track).items():
             wrong = _problems(f"models.{track}.{name}.overrides", partial(self.model, name, track))
-            problems += wrong or MODEL_PROBLEMS[track](name, model, self.model(name, track))
+            problems += wrong or model_problems(track, name, model, self.model(name, track))
             valid |= set() if wrong else {name}
         for name, run in getattr(self.runs, track).items():
             if hasattr(run, "decode"):

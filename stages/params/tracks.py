@@ -9,9 +9,7 @@ from stages.common.settings import NOTHING, earlier_model, laid_over
 
 if TYPE_CHECKING:
     from stages.params.root import Params
-    from stages.tracks.clld.params import ClldModel, TrainClld
-    from stages.tracks.hcl.params import HclModel, TrainHcl
-    from stages.tracks.pgkpr.params import GeneratePgkpr, PgkprModel, PgkprRun, TrainPgkpr
+    from stages.tracks.pgkpr.params import GeneratePgkpr, PgkprRun, TrainPgkpr
 
 # Architectures of HCL that may also start from a model of another one, because they have the same weights.
 _SAME_WEIGHTS = {"group_wise": "transformer", "t5_claps": "t5"}
@@ -57,17 +55,6 @@ def _hcl_problems(params: "Params") -> list[str]:
     return problems
 
 
-def _hcl_model_problems(name: str, model: "HclModel", settings: "TrainHcl") -> list[str]:
-    if model.init == NOTHING or settings.preset != "paper":
-        return []
-    return [f"models.hcl.{name}.init: under preset paper a model starts from the encoder alone; write {NOTHING}, or "
-            f"take out the preset"]
-
-
-def _pgkpr_problems(params: "Params") -> list[str]:
-    return [*_start_problems("pgkpr", params.models.pgkpr), *_missing_modes(params), *_missing_tables(params)]
-
-
 def _missing_tables(params: "Params") -> list[str]:
     """Return the tables of keywords that models or runs read and the pairs are not joined with."""
     problems, joined = [], params.paraphrase_items.datasets
@@ -109,13 +96,6 @@ def _missing_modes(params: "Params") -> list[str]:
     return problems
 
 
-def _pgkpr_model_problems(name: str, model: "PgkprModel", settings: "TrainPgkpr") -> list[str]:
-    if settings.architecture != "pgkpr" or not settings.contrast.weight or settings.training.batch_size > 1:
-        return []
-    return [f"models.pgkpr.{name}: training.batch_size of 1 leaves the contrast without negatives; give at least 2, or "
-            f"set contrast.weight to 0"]
-
-
 def unread_keywords(name: str, run: "PgkprRun", decoding: "GeneratePgkpr", settings: "TrainPgkpr") -> list[str]:
     """Return the problem of a run of PGKPR with keywords, if its model reads none."""
     if decoding.keywords is None or settings.architecture in READING:
@@ -151,15 +131,23 @@ def _clld_problems(params: "Params") -> list[str]:
                        if name not in models]
 
 
-def _clld_model_problems(name: str, model: "ClldModel", settings: "TrainClld") -> list[str]:
-    if model.contrast == "none" or settings.training.batch_size > 1:
+def model_problems(track: str, name: str, model: Any, settings: Any) -> list[str]:
+    """Return the problem of one model of a track, given its row and its settings, if it has one."""
+    if track == "hcl":
+        return [f"models.hcl.{name}.init: under preset paper a model starts from the encoder alone; write {NOTHING}, "
+                f"or take out the preset"] if model.init != NOTHING and settings.preset == "paper" else []
+    if settings.training.batch_size > 1:
         return []
-    return [f"models.clld.{name}: training.batch_size of 1 leaves the contrast nothing but the two views of a text; "
-            f"give at least 2, or set contrast to none"]
+    if track == "clld":
+        return [f"models.clld.{name}: training.batch_size of 1 leaves the contrast nothing but the two views of a "
+                f"text; give at least 2, or set contrast to none"] if model.contrast != "none" else []
+    contrasted = settings.architecture == "pgkpr" and settings.contrast.weight
+    return [f"models.pgkpr.{name}: training.batch_size of 1 leaves the contrast without negatives; give at least 2, "
+            f"or set contrast.weight to 0"] if contrasted else []
 
 
-# Of all models of a track, and of one model, given its name, row and settings.
+# The problems of all models of a track.
 TRACK_PROBLEMS: dict[str, Callable[["Params"], list[str]]] = {
-    "hcl": _hcl_problems, "pgkpr": _pgkpr_problems, "clld": _clld_problems}
-MODEL_PROBLEMS: dict[str, Callable[[str, Any, Any], list[str]]] = {
-    "hcl": _hcl_model_problems, "pgkpr": _pgkpr_model_problems, "clld": _clld_model_problems}
+    "hcl": _hcl_problems, "clld": _clld_problems,
+    "pgkpr": lambda params: [*_start_problems("pgkpr", params.models.pgkpr), *_missing_modes(params),
+                             *_missing_tables(params)]}

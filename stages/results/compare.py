@@ -1,13 +1,9 @@
 """Compare the runs of each data set on the same items: paired tests, and means over the seeds of a row.
 
-Runs are compared within a track, data set and split, on identical items with identical references. A run with several
-seeds is compared as a whole, as "hcl (3 seeds)", and seed by seed, as "hcl/14"; baselines take part as "baseline copy".
-All tests are repeated within the strata of the items (stages.tracks.common.schemas), if the track has any.
-
-``low`` and ``high`` are intervals over resampled items, for these trained models; ``low_seeds`` and ``high_seeds`` are
-over resampled seeds and items, and ``p_seeds`` is that of a t test over seeds. A verdict needs the last two, so that a
-row of one seed has none. P values are not adjusted for the number of pairs. McNemar's exact test compares single
-classifiers only, since several seeds may answer a text differently.
+A run with several seeds is compared as a whole, as "hcl (3 seeds)", and seed by seed, as "hcl/14"; baselines take part
+as "baseline copy". All tests are repeated within the strata of the items, if the track has any. A verdict needs the
+interval over seeds and items and the t test over seeds, so that a row of one seed has none. P values are not adjusted
+for the number of pairs.
 """
 
 import sys

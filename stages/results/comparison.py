@@ -237,11 +237,7 @@ def summary(system: ComparedSystem, measured: Mapping[str, Members], level: floa
 
 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
-    """Return a row of table ``mcnemar`` from the texts that each of two classifiers has right (n,) bool.
-
-    Of the texts that one alone has right, each classifier is expected to have half. The p value is the two-sided one of
-    that binomial, 2 P(X <= min(b, c)), at most 1 (McNemar 1947; Dietterich 1998, section 2.1, approximates it).
-    """
+    """Return a row of table ``mcnemar`` from the texts (n,) bool that each classifier has right (McNemar 1947)."""
     from scipy.special import bdtr  # slow to import: `keycontrast run` imports this module
 
     b, c = int((first & ~second).sum()), int((second & ~first).sum())

@@ -14,9 +14,8 @@ from keycontrast.errors import InputError
 from stages.common.paths import COMPARISON, ModelPaths, RunPaths, seeded_name
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.results.classifiers import Classifier
 from stages.results.comparison import BY_STRATUM, PAIRED, EvaluatedRun
-from stages.results.model import Block, Model, Results, Run, System, compared_values, values_of
+from stages.results.model import Block, Classifier, Model, Results, Run, System, compared_values, values_of
 from stages.results.published import dataset_kind_of
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
@@ -103,16 +102,13 @@ def require_trained(params: Params, tracks: Iterable[TrackResults]) -> None:
 
 def read_evaluated(params: Params, track: TrackResults, name: str, paths: RunPaths) -> EvaluatedRun:
     """Return a run with its tables, for the comparison; missing tables are an ``InputError``."""
-    compared, evaluate = track.compared, track.evaluated_by
-    row = "the model out of models" if track.name == "clld" else "the run out of runs"
-    for path, stage in ((paths.predictions, track.computed_by), (paths.scores, evaluate), (paths.metrics, evaluate)):
-        if not path.exists():
-            raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}@{paths.name}`, or take "
-                             f"{row}.{track.name}.")
-    settings = read_json(paths.metrics, f"{evaluate}@{paths.name}")["settings"]
+    evaluate = f"{track.evaluated_by}@{paths.name}"
+    require(paths.predictions, f"{track.computed_by}@{paths.name}")
+    require(paths.scores, evaluate)
+    settings = read_json(paths.metrics, evaluate)["settings"]
     model = track.runs(params)[paths.name].model
     predictions = read_frame(paths.predictions, track.schemas["predictions"],
-                             None if compared.read is None else list(compared.read))
+                             None if track.compared.read is None else list(track.compared.read))
     return EvaluatedRun(name, track.models(params)[model].dataset, settings["split"], paths, predictions,
                         read_frame(paths.scores, track.schemas["scores"]), track, settings)
 
@@ -171,11 +167,7 @@ def _comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
 
 def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str | None], comparison: Mapping[str, Any],
               paired: pd.DataFrame, strata: pd.DataFrame) -> list[Block]:
-    """Return blocks of runs on the same items (hence with the same baselines), in the order of the params.
-
-    ``kinds`` names the paper's data set for each data set. Means and deviations over seeds come from ``comparison``,
-    the metrics of stage compare by label; ``paired`` and ``strata`` are its tables, which may be empty.
-    """
+    """Return blocks of runs on the same items, in the order of the params; ``kinds`` names the paper's data sets."""
     def place(run: Run) -> tuple[str, str, str, str]:
         metrics, split = run.metrics, str(run.metrics["settings"].get("split", ""))
         return (run.dataset, split, _label(comparison, run.dataset, split, run.name),

@@ -1,8 +1,4 @@
-"""Write the headline metrics of each run and the curve of each model to ``metrics/RECIPE/``, for git.
-
-``dvc metrics`` and ``dvc plots`` read these files, without any artifact: ``TRACK.json``, ``curves/TRACK.csv`` and, for
-classifiers, ``confusion/RUN.csv``. Numbers have four decimals; the artifacts have all digits.
-"""
+"""Write the headline metrics of each run and the curve of each model to ``metrics/RECIPE/``, for git and DVC."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,12 +34,6 @@ def curves(histories: Mapping[str, pd.DataFrame], judged_by: str) -> pd.DataFram
     return pd.concat(parts) if parts else pd.DataFrame(columns=["epoch", "model", "validation"])
 
 
-def confusion(predictions: pd.DataFrame) -> pd.DataFrame:
-    """Return true and predicted class of each text, for DVC's template ``confusion``."""
-    rows = predictions[["label", "predicted"]].rename(columns={"label": "actual"})
-    return rows.sort_values(["actual", "predicted"])
-
-
 def _work(process: StageProcess) -> None:
     params = process.params
     require_trained(params, TRACKS.values())
@@ -58,9 +48,10 @@ def _work(process: StageProcess) -> None:
             trained[key] = curves({name: one for name, one in histories.items() if one is not None}, track.judged_by[0])
     _write_tables(paths.curves, trained.items())
     _write_tables(paths.confusion, (
-        (run, confusion(pd.concat([
+        (run, pd.concat([
             read_frame(require(RunPaths(run, seed).predictions, f"{track.computed_by}@{run}"),
-                       track.schemas["predictions"], ["label", "predicted"]) for seed in params.run_seeds(run)])))
+                       track.schemas["predictions"], ["label", "predicted"]) for seed in params.run_seeds(run)])
+         .rename(columns={"label": "actual"}).sort_values(["actual", "predicted"]))
         for track in TRACKS.values() if track.classifies for run in track.runs(params)))
 
 

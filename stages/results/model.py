@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,6 @@ from stages.common.paths import ModelPaths, RunPaths, row_name
 from stages.metrics.registered import Metric, metric
 from stages.results.published import PublishedRow
 from stages.results.track import SCRATCH, Row, TrackResults
-
-if TYPE_CHECKING:
-    from stages.results.classifiers import Classifier
 
 # The words for a difference of a system, and for a part that one system has and the other lacks.
 BETTER = {1: "better", -1: "worse", 0: "cannot be told"}
@@ -51,11 +48,29 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run of a model, by its name in results, with the metrics of its evaluation.
+class Classifier:
+    """A run of CLLD by class."""
 
-    ``decode`` holds its overrides of the recipe's decoding; ``predictions`` are the first samples, if they were read.
-    """
+    classes: pd.DataFrame       # table classes
+    confusion: np.ndarray       # number of texts (N, N), rows true, columns predicted
+    distances: pd.DataFrame     # table label_distance of the model
+
+    @property
+    def names(self) -> list[str]:
+        """Name of each class, by index."""
+        return self.classes["class"].tolist()
+
+    def confused(self, count: int) -> list[tuple[int, int]]:
+        """Return the pairs of classes that are confused most often; equal counts in the order of classes."""
+        both = self.confusion + self.confusion.T
+        pairs = [(one, other) for one, other in zip(*map(np.ndarray.tolist, np.triu_indices(len(both), 1)), strict=True)
+                 if both[one, other]]
+        return sorted(pairs, key=lambda pair: -int(both[pair]))[:count]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a model, by its name in results; ``decode`` are its overrides, ``predictions`` the first samples."""
 
     name: str
     track: str
@@ -67,7 +82,7 @@ class Run:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     decode: Mapping[str, Any] = field(default_factory=dict)
-    classifier: "Classifier | None" = None
+    classifier: Classifier | None = None
     predictions: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
@@ -78,10 +93,7 @@ class Run:
 
 @dataclass(frozen=True)
 class System:
-    """A row of results; its ``kind`` is floor (a baseline), run (one seed) or seeds (a run under all its seeds).
-
-    ``changes`` are its overrides, ``published`` the corresponding rows of the paper.
-    """
+    """A row of results; its ``kind`` is floor (a baseline), run (one seed) or seeds (a run under all its seeds)."""
 
     name: str
     kind: str
@@ -109,8 +121,7 @@ class System:
 class Difference:
     """One system minus another on one metric, on the same items; see table ``paired``.
 
-    ``low`` and ``high`` are the interval over items, ``over_seeds`` the one over items and seeds. ``sign`` is the sign
-    of the difference, 0 if chance may explain it. ``over_seeds`` and ``sign`` are None for one seed.
+    ``over_seeds`` (the interval over items and seeds) and ``sign`` (0 if chance may explain it) are None for one seed.
     """
 
     metric: Metric
@@ -216,18 +227,6 @@ class Results:
     models: list[Model]
     runs: list[Run]
     blocks: list[Block]
-
-    def models_of(self, track: TrackResults) -> list[Model]:
-        """Return the models of one track."""
-        return [model for model in self.models if model.track == track.name]
-
-    def runs_of(self, track: TrackResults) -> list[Run]:
-        """Return the runs of one track."""
-        return [run for run in self.runs if run.track == track.name]
-
-    def blocks_of(self, track: TrackResults) -> list[Block]:
-        """Return the blocks of one track."""
-        return [block for block in self.blocks if block.track is track]
 
 
 def _of_seeds(row: Mapping[str, Any]) -> dict[str, Any]:

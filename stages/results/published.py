@@ -14,12 +14,11 @@ _PAPERS = Path(__file__).parent / "papers"
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """A cell as printed: its value, a flag (key of :data:`NOTES`) or none, and the value that was probably meant."""
+    """A cell as printed, with its value and a flag (key of :data:`NOTES`) or none."""
 
     text: str
     value: float
     flag: str = ""
-    presumed: float | None = None
 
 
 @dataclass(frozen=True)
@@ -33,36 +32,28 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table of the paper; ``human`` if people judged, so that no metric of ours corresponds to it.
-
-    ``kind`` is the data set as of :func:`dataset_kind_of`, ``quora`` for Quora and MSCOCO together; ``scale`` is the
-    factor of values between 0 and 1.
-    """
+    """A table of the paper for data set ``kind`` of :func:`dataset_kind_of`; ``scale`` divides its values."""
 
     number: str
-    title: str
     kind: str
     metrics: tuple[str, ...]
     rows: dict[str, PublishedRow]
     scale: int = 1
-    human: bool = False
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: its tables by number, notes by flag, and other printed numbers (``facts``) by name."""
+    """A paper: its tables by number, and notes by flag."""
 
     tables: dict[str, PublishedTable]
     notes: dict[str, str]
-    facts: dict[str, Any]
 
 
 @cache
 def paper(track: str) -> Paper:
     """Return the paper of a track (``hcl``, ``pgkpr`` or ``clld``)."""
     read = yaml.safe_load((_PAPERS / f"{track}.yaml").read_text(encoding="utf-8"))
-    return Paper({table["number"]: printed_table(**table) for table in read["tables"]}, read["notes"],
-                 read.get("facts", {}))
+    return Paper({table["number"]: printed_table(**table) for table in read["tables"]}, read["notes"])
 
 
 def printed_table(rows: str, metrics: Sequence[str], flags: Mapping[str, str] | None = None,
@@ -91,11 +82,7 @@ _CLASS_NAMES = re.compile(
 
 
 def dataset_kind_of(name: str, layout: str, source: str = "") -> str | None:
-    """Return the paper's name of a data set, by its name, layout and source (file or folder); None for any other.
-
-    It is ``qqp`` (Quora's pairs), ``douban``, ``rocstories`` or ``mscoco``; of texts with classes ``20ng``, ``trec6``,
-    ``r8``, ``r52`` or ``mr``.
-    """
+    """Return the paper's name of a data set, by its name, layout and source (file or folder); None for any other."""
     called = f"{name} {source}".lower()
     if layout in ("glue_qqp", "kaggle_qqp", "quora_qqp") or (layout == "pairs" and ("qqp" in called
                                                                                  or "quora" in called)):

@@ -34,10 +34,7 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class Question:
-    """A question that several training curves answer, a note, and a pattern of the quantities that they show.
-
-    ``{contrasts}`` in the pattern stands for the names of the recorded contrasts.
-    """
+    """A question that training curves answer, and the pattern of their names; ``{contrasts}`` are the recorded ones."""
 
     title: str
     note: str
@@ -53,11 +50,7 @@ class Row:
 
 
 def untrained(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Return the switch of a model that trains for no epoch; nothing for others.
-
-    >>> sorted(untrained({"training": {"epochs": 0}}))
-    ['as it starts']
-    """
+    """Return the switch of a model that trains for no epoch; nothing for others."""
     return frozenset({"as it starts"} if settings.get("training", {}).get("epochs") == 0 else ())
 
 
@@ -76,11 +69,7 @@ class Names:
         return self.parts.get(switch) or (f"the {switch}" if is_contrast else "")
 
     def label(self, row: Row) -> str:
-        """Return the name of a row.
-
-        >>> Names({"hcl": "HCL"}, {"graph": "the graph"}).label(Row("hcl", frozenset({"graph"})))
-        'HCL without the graph'
-        """
+        """Return the name of a row, such as "HCL without the graph"."""
         if row in self.rows:
             return self.rows[row]
         switches = sorted(row.switches)
@@ -96,8 +85,7 @@ class Names:
 class Compared:
     """How runs are compared: columns of predictions, the column of scores that repeats ``predicted``, and metrics.
 
-    ``statistics`` takes rows of scores, the predictions of the same items, and the settings of the evaluation. ``read``
-    names the columns of predictions to read (None: all); ``exact`` adds McNemar's test.
+    ``statistics`` takes scores, predictions and the settings of the evaluation. ``exact`` adds McNemar's test.
     """
 
     inputs: str
@@ -159,5 +147,5 @@ class TrackResults(Track):
     def published_rows(self, row: Row, kind: str | None) -> list[PublishedRow]:
         """Return the published rows that correspond to a run, whatever its size; none for data that the paper lacks."""
         found = [table.rows[name] for name in self.printed_as(row) for table in self.published
-                 if table.kind == kind and not table.human and name in table.rows]
+                 if table.kind == kind and name in table.rows]
         return list({one.name: one for one in reversed(found)}.values())[::-1]

@@ -4,13 +4,12 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from keycontrast.errors import InputError
@@ -18,18 +17,14 @@ from keycontrast.files import flush, flush_path, sha256_of
 from stages.run.log import logger
 
 _WEIGHTS, _OPTIMISER, _VALUES, _RECORD = "weights.safetensors", "optimiser.safetensors", "state.json", "whole.json"
-_KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
-          torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
 
 
 class FolderCheckpoints:
     """The last two checkpoints in ``folder`` under ``key`` (a hash of params, data and code); others are removed.
 
-    Each is a numbered folder with a record of its files' digests, which is written last, after the disk has the files.
-    A checkpoint that a kill, a power cut or a bad disk has damaged is detected by it, and the one before is loaded. The
-    best weights are in the folder of the checkpoint that had them, and are not written again.
-
-    Another checkpoint is due ``seconds`` after the last one, by ``clock``; 0 makes one due after every step.
+    Each is a numbered folder with a record of its files' digests, which is written last and detects a damaged file;
+    then the checkpoint before is loaded. The best weights stay in the folder of the checkpoint that had them. Another
+    checkpoint is due ``seconds`` after the last one, by ``clock``; 0 makes one due after every step.
     """
 
     def __init__(self, folder: Path, key: str, seconds: float = 0.0,
@@ -52,12 +47,12 @@ class FolderCheckpoints:
         """Write a checkpoint; its record makes it the current one."""
         current = self._current()
         number = current.number + 1 if current else 1
-        home = self._home(number)
+        home = self._file(str(number))
         shutil.rmtree(home, ignore_errors=True)  # left by a kill
         self._sweep(current)
         home.mkdir(parents=True)
-        files = {f"{number}/{_WEIGHTS}": write_tensors(home / _WEIGHTS, weights),
-                 f"{number}/{_OPTIMISER}": write_tensors(home / _OPTIMISER, optimiser),
+        files = {f"{number}/{_WEIGHTS}": _write_tensors(home / _WEIGHTS, weights),
+                 f"{number}/{_OPTIMISER}": _write_tensors(home / _OPTIMISER, optimiser),
                  f"{number}/{_VALUES}": _write(home / _VALUES, json.dumps(values).encode())}
         if not best and current is not None and current.best is not None:
             files |= {name: digest for name, digest in current.files.items() if name == current.best_file}
@@ -73,12 +68,12 @@ class FolderCheckpoints:
         for record in self._records():
             damaged = self._damaged(record)
             if not damaged:
-                self._record, home = record, self._home(record.number)
+                self._record, home = record, self._file(str(record.number))
                 return load_file(home / _WEIGHTS), load_file(home / _OPTIMISER), json.loads(
                     (home / _VALUES).read_bytes())
             logger("checkpoints").warning("%s: is damaged; the training continues from an earlier checkpoint, or "
                                           "starts again if there is none", damaged)
-            shutil.rmtree(self._home(record.number), ignore_errors=True)
+            shutil.rmtree(self._file(str(record.number)), ignore_errors=True)
         self._record = None
         return None
 
@@ -89,17 +84,13 @@ class FolderCheckpoints:
         file = self._file(current.best_file)
         if sha256_of(file) != current.files[current.best_file]:
             self.clear()
-            raise InputError(f"{file}: the best weights of the training are damaged, as by a bad disk. They were "
-                             f"removed; the same command trains again.")
+            raise InputError(f"{file}: the best weights are damaged. They were removed; the same command trains again.")
         return load_file(file)
 
     def clear(self) -> None:
         """Remove all checkpoints, once the final weights are written."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._record = None
-
-    def _home(self, number: int) -> Path:
-        return self.folder / self.key / str(number)
 
     def _file(self, name: str) -> Path:
         return self.folder / self.key / name
@@ -167,30 +158,8 @@ def _write(path: Path, content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
-    """Write a safetensors file and return its SHA-256, once the disk has it.
-
-    Unlike the library's writer, this one copies one tensor at a time. The size of the header in eight bytes comes
-    first, then the header (JSON: type, shape and place of each tensor), then the tensors, the widest types first, so
-    that each starts at a multiple of its width.
-    """
-    ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())
-    header, end = {}, 0
-    for name, tensor in ordered:
-        start, end = end, end + tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": _KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    digest = hashlib.sha256()
-    with path.open("wb") as file:
-        for part in _parts(text, ordered):
-            file.write(part)
-            digest.update(part)
-        flush(file)
-    return digest.hexdigest()
-
-
-def _parts(header: bytes, tensors: Sequence[tuple[str, Tensor]]) -> Iterator[bytes | memoryview]:
-    yield len(header).to_bytes(8, "little") + header
-    for _, tensor in tensors:
-        yield tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write a safetensors file and return its SHA-256, once the disk has it."""
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    flush_path(path)
+    return sha256_of(path)

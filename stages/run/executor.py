@@ -1,8 +1,4 @@
-"""A new part for each part of a table, made by this process, by several, or by workers of a Dask cluster.
-
-Workers receive paths alone; they see the same files and have this project installed. Finished parts are kept in the
-stage's scratch folder, so that a stage that was killed continues. Dask is an optional extra.
-"""
+"""A new part for each part of a table, made by this process, by several, or by workers of a Dask cluster."""
 
 import importlib
 import json
@@ -67,7 +63,9 @@ class Executor:
         self.folder.mkdir(parents=True, exist_ok=True)
         work = self.folder / "work.pickle"
         _LOADED.clear()
-        work.write_bytes(pickle.dumps((_name(maker), arguments)))
+        spec = sys.modules["__main__"].__spec__  # of the stage, whose functions have the module __main__
+        module = spec.name if spec and maker.__module__ == "__main__" else maker.__module__
+        work.write_bytes(pickle.dumps(((module, maker.__qualname__), arguments)))
         rows = {part: footer.num_rows for part, footer in footers(source).items()}
         results = {part: self.folder / f"{sha256_of(part)}.parquet" for part in rows}
         missing = [part for part, result in results.items() if not result.exists()]
@@ -179,12 +177,6 @@ def make_part(work: Path, part: Path, result: Path, code: str | None = None, fol
         result.with_suffix(".json").write_text(json.dumps(counts))
         flush_path(unfinished)
         unfinished.replace(result)
-
-
-def _name(function: Callable[..., Any]) -> tuple[str, str]:
-    """Return module and name of a function; the module that ``python -m`` runs is called ``__main__``."""
-    spec = sys.modules["__main__"].__spec__
-    return spec.name if spec and function.__module__ == "__main__" else function.__module__, function.__qualname__
 
 
 @cache

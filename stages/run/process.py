@@ -78,8 +78,7 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
     """Run ``work`` as stage ``stage`` of ``dvc.yaml`` and return the exit status of the process.
 
     ``instance`` is the name of its argument, None for a stage without instances. ``processes`` returns the number of
-    processes that share the work; they are started here unless ``torchrun`` has started them. The first locks the
-    scratch folder and writes the record; the first of each machine reports errors.
+    processes that share the work; the first locks the scratch folder and writes the record.
     """
     entry = sys.modules[work.__module__]
     module = entry.__spec__.name if entry.__spec__ is not None else entry.__name__

@@ -1,8 +1,7 @@
 """Processes of stages: they end with the command that started them, lock a folder, and measure their resources.
 
-``SIGKILL`` of ``dvc repro`` or ``keycontrast run`` leaves their children alive, and a training that continues would
-write into the checkpoints of the next attempt. So ``stages/run.sh`` starts a stage by
-``python -m stages.run.processes MODULE [ARGUMENT...]``, which ends with DVC even while it still imports.
+``stages/run.sh`` starts a stage by ``python -m stages.run.processes MODULE [ARGUMENT...]``, which ends even with a DVC
+that was killed; otherwise a training would go on and write into the checkpoints of the next attempt.
 """
 
 import ctypes
@@ -26,9 +25,8 @@ from keycontrast.errors import CRASHED, InputError
 ORCHESTRATOR = "KEYCONTRAST_ORCHESTRATOR"
 _POLL_SECONDS = 0.25
 _LOCK_SECONDS = 20.0
-# From glibc's malloc.h; a threshold of -1 is never reached, also by a step that frees more than 2 GiB.
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
-_NEVER = -1
+# From glibc's malloc.h; a threshold of -1 is never reached.
+_TRIM_THRESHOLD, _MMAP_MAX, _NEVER = -1, -4, -1
 
 
 def usage() -> dict[str, float]:
@@ -45,8 +43,7 @@ def usage() -> dict[str, float]:
 def keep_freed_memory() -> bool:
     """Let the C library keep freed memory for the next request, and return whether it can (only glibc).
 
-    Otherwise each step of a training requests the pages of every larger tensor from the system again; with bf16 on a
-    CPU that takes a fifth of the step or more. No value depends on it. A process keeps its peak until it ends.
+    Otherwise each step requests the pages of larger tensors again, a fifth of the time with bf16 on a CPU.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt"):

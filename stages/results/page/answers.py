@@ -1,43 +1,51 @@
 """The answer of each results table in a sentence, and differences between systems with their intervals as pictures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup, escape
 
 from stages.metrics.registered import Metric, metric
-from stages.results.classifiers import QUESTIONS, Step, steps
 from stages.results.model import BASELINE, BETTER, HELPS, Block, Difference, System
 from stages.results.page.tables import number
 from stages.results.track import TrackResults
+from stages.results.tracks.clld import encoder_name
+from stages.tracks.clld.track import TWO_VIEWS
 
 _WIDTH, _HEIGHT, _EDGE = 200, 20, 8     # of a picture, in pixels
 _FAR = (f"{BASELINE}majority", f"{BASELINE}keyword")      # so far from the others that each gets a scale of its own
+_DISTANCE = ("static_tau_pairs", "adaptive")
+# A question, the rows in question, and the row that they are compared with.
+QUESTIONS = (("Does the contrast help?", ("uniform",), "none"),
+             ("Does the label distance help beyond it?", _DISTANCE, "uniform"),
+             ("Do both together help?", _DISTANCE, "none"),
+             ("Does another contrast help?", ("supcl_seq", "simcse"), "none"),
+             ("Does a second view help without a contrast?", (TWO_VIEWS,), "none"),
+             ("Does the contrast help beyond a second view?", ("uniform",), TWO_VIEWS),
+             ("Do both together help beyond a second view?", _DISTANCE, TWO_VIEWS))
 _COMPARED = {1: "better than", -1: "worse than", 0: "not clearly different from"}
 
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A difference as texts, with its interval as a picture; ``p`` is that of the t test over seeds."""
+    """A difference as texts: its interval also as a picture, ``p`` of the t test over seeds, CSS class of a verdict."""
 
-    difference: Difference
     signed: str
     interval: str
     p: str
     whisker: Markup
     said: str
-
-    @property
-    def verdict(self) -> str:
-        """CSS class of its verdict; empty if there is none."""
-        return {0: ""}.get(self.difference.verdict, f"{BETTER[self.difference.verdict]}-text")
+    verdict: str
 
 
 @dataclass(frozen=True)
-class StepRow:
-    """One step of CLLD: its differences in accuracy and macro F1 (None if that was not compared)."""
+class Step:
+    """Two systems whose differences answer a question of ``QUESTIONS``; macro F1 may not have been compared."""
 
-    step: Step
+    system: System
+    base: System
+    encoder: str
     accuracy: DifferenceRow
     macro_f1: DifferenceRow | None
 
@@ -104,14 +112,39 @@ def removed_part(system: System, base: System, track: TrackResults) -> str:
     return parts[0] if system.row.architecture == track.full.architecture and len(parts) == 1 else ""
 
 
-def step_tables(block: Block) -> list[tuple[str, list[StepRow]]]:
+def step_tables(block: Block) -> list[tuple[str, list[Step]]]:
     """Return the effect of each step of CLLD on the texts of ``block``, by question; empty if none was compared."""
-    found = steps(block)
-    reach = _reach([one for step in found for one in (step.accuracy, step.macro_f1) if one is not None])
-    rows = [StepRow(step, _row(step.accuracy, reach, step.accuracy.said(HELPS)),
-                    None if step.macro_f1 is None else _row(step.macro_f1, reach)) for step in found]
-    return [(question, own) for question, *_ in QUESTIONS
-            if (own := [row for row in rows if row.step.question == question])]
+    found = []
+    for question, system, base in steps(block):
+        accuracy, macro_f1 = (block.difference(system.name, base.name, key) for key in ("accuracy", "macro_f1"))
+        if accuracy is not None:
+            found.append((question, system, base, accuracy, macro_f1))
+    reach = _reach([one for *_, accuracy, macro_f1 in found for one in (accuracy, macro_f1) if one is not None])
+    tables: dict[str, list[Step]] = {}
+    for question, system, base, accuracy, macro_f1 in found:
+        tables.setdefault(question, []).append(Step(
+            system, base, encoder_name(system.settings["encoder"]), _row(accuracy, reach, accuracy.said(HELPS)),
+            None if macro_f1 is None else _row(macro_f1, reach)))
+    return list(tables.items())
+
+
+def steps(block: Block) -> list[tuple[str, System, System]]:
+    """Return the steps of ``block`` as question, system and base: by question, then in the order of systems."""
+    found = [(question, system, _base(system, base, block.systems)) for question, rows, base in QUESTIONS
+             for system in block.systems if system.settings["kind"] in rows]
+    return [(question, system, base) for question, system, base in found if base is not None]
+
+
+def _base(system: System, row: str, systems: Sequence[System]) -> System | None:
+    """Return the first system of ``row`` with the same settings, apart from those that ``row`` does not read."""
+    unread = {"kind", "row", "pairs_of", "distance", *(() if row == "uniform" else ("contrast",)),
+              *(("ce_views",) if TWO_VIEWS in (row, system.settings["kind"]) else ())}
+    return next((other for other in systems if other.settings["kind"] == row
+                 and _without(other.settings, unread) == _without(system.settings, unread)), None)
+
+
+def _without(settings: Mapping[str, Any], unread: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in unread}
 
 
 def _reach(differences: Sequence[Difference]) -> float:
@@ -125,7 +158,8 @@ def _row(one: Difference, reach: float, said: str = "") -> DifferenceRow:
                          for value in (one.difference, *one.ends))
     picture = whisker(one, reach, f"{one.name}: {signed}, interval {low} to {high}")
     p = "–" if one.p_seeds is None else "< 0.001" if one.p_seeds < 0.001 else f"{one.p_seeds:.3f}"
-    return DifferenceRow(one, signed, f"{low} to {high}", p, picture, said)
+    verdict = f"{BETTER[one.verdict]}-text" if one.verdict else ""
+    return DifferenceRow(signed, f"{low} to {high}", p, picture, said, verdict)
 
 
 def whisker(one: Difference, reach: float, text: str) -> Markup:

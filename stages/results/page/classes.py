@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 
 from stages.common.figures import PALETTE, Plot, drawing, file_name, finished, xml_text
-from stages.results.classifiers import Classifier
-from stages.results.model import Block, Run
+from stages.results.model import Block, Classifier, Run
 from stages.results.page.tables import percentage
 from stages.results.tracks.clld import encoder_name
 from stages.tracks.clld.tables import matrix_at

@@ -14,26 +14,17 @@ from stages.common.figures import Plot
 from stages.common.settings import Params
 from stages.results.gather import first_predictions, read_results
 from stages.results.model import Block, Model, Results, Run
-from stages.results.page.answers import Answer, StepRow, answer, step_tables
+from stages.results.page.answers import Answer, Step, answer, step_tables
 from stages.results.page.classes import ClassifierView, classifier_views
-from stages.results.page.corpus import Dataset, read_dataset
-from stages.results.page.curves import CurveGroup, best_epoch, curve_groups, series_colour
+from stages.results.page.corpus import Dataset, explorer_data, json_markup, read_dataset
+from stages.results.page.curves import best_epoch, curve_groups, series_colour
 from stages.results.page.examples import Example, segments, shown_examples
-from stages.results.page.explorer import explorer_data, json_markup
 from stages.results.page.tables import ResultTable, described, percentage, result_tables, settings_text, value_text
-from stages.results.track import TrackResults
+from stages.results.track import Question, TrackResults
 from stages.results.tracks import TRACKS
 
 GRAPH_BYTES = 700_000       # of the page, shared by all data sets
 _TEMPLATES = Path(__file__).parent / "templates"
-
-
-@dataclass(frozen=True)
-class Material:
-    """Everything the page is made from; the results have the predictions of all runs that write texts."""
-
-    results: Results
-    datasets: list[Dataset]
 
 
 @dataclass(frozen=True)
@@ -59,7 +50,7 @@ class BlockView:
     answer: Answer
     tables: list[ResultTable]
     examples: list[Example] = field(default_factory=list)
-    steps: list[tuple[str, list[StepRow]]] = field(default_factory=list)
+    steps: list[tuple[str, list[Step]]] = field(default_factory=list)
     classifiers: list[ClassifierView] = field(default_factory=list)
 
     @property
@@ -85,7 +76,7 @@ class TrackView:
     models: list[ModelView]
     runs: list[tuple[str, str, str, str]]
     blocks: list[BlockView]
-    curves: list[CurveGroup]
+    curves: list[tuple[Question, list[Plot]]]
 
     @property
     def examples(self) -> list[BlockView]:
@@ -118,7 +109,7 @@ class Page:
     @property
     def plots(self) -> list[Plot]:
         """Every plot of the page."""
-        return [*(plot for track in self.tracks for group in track.curves for plot in group.plots),
+        return [*(plot for track in self.tracks for _, plots in track.curves for plot in plots),
                 *(plot for block in self.blocks for view in block.classifiers for plot in view.plots)]
 
     @property
@@ -145,30 +136,33 @@ class Page:
         return next((view.settings["language"] for view in self.datasets if view.name == dataset), "")
 
 
-def gather(params: Params) -> Material:
+def gather(params: Params) -> tuple[Results, list[Dataset]]:
     """Read the artifacts of every data set, model and run of the params; missing ones are an ``InputError``."""
     results = read_results(params)
     runs = [run if run.classifier is not None else
             replace(run, predictions=first_predictions(TRACKS[run.track], run.paths)) for run in results.runs]
-    return Material(replace(results, runs=runs),
-                    [read_dataset(name, block.plain()) for name, block in params.datasets.items()])
+    return replace(results, runs=runs), [read_dataset(name, block.plain()) for name, block in params.datasets.items()]
 
 
-def build(material: Material, examples: int = 0) -> Page:
+def build(results: Results, datasets: list[Dataset], examples: int = 0) -> Page:
     """Return the page's content; ``examples`` is the number of items whose outputs are shown, over all blocks."""
-    results = material.results
-    graphs = {dataset.name: dataset.graph for dataset in material.datasets if dataset.graph is not None}
+    graphs = {dataset.name: dataset.graph for dataset in datasets if dataset.graph is not None}
     data = {name: explorer_data(graph, GRAPH_BYTES // len(graphs)) for name, graph in graphs.items()}
-    shown = [track for track in TRACKS.values() if results.runs_of(track) or results.models_of(track)]
+    used = {one.track for one in (*results.runs, *results.models)}
+    tracks = [track for track in TRACKS.values() if track.name in used]
     writing = sum(not block.track.classifies for block in results.blocks)
     each = -(-examples // max(writing, 1))
-    return Page(results, _encoders(material), material.datasets, [_track(track, results, each) for track in shown],
-                {name: found for name, found in data.items() if found["nodes"]})
+    # The word vectors of the metrics, each once.
+    found = [emb for run in results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
+    encoders = list({(one["name"], one["sha256"]): one for one in found}.values())
+    return Page(results, encoders, datasets, [_track(track, results, each) for track in tracks],
+                {name: shown for name, shown in data.items() if shown["nodes"]})
 
 
 def _track(track: TrackResults, results: Results, examples: int) -> TrackView:
     """Return the page's content of one track."""
-    blocks, models, runs = results.blocks_of(track), results.models_of(track), results.runs_of(track)
+    models, runs = ([one for one in own if one.track == track.name] for own in (results.models, results.runs))
+    blocks = [block for block in results.blocks if block.track is track]
     return TrackView(
         track, [_model(model, track, place) for place, model in enumerate(models)],
         [(run.name, track.names.label(run.row), run.model, settings_text(run.decode) or "none") for run in runs],
@@ -192,12 +186,6 @@ def _model(model: Model, track: TrackResults, place: int) -> ModelView:
     kept = [] if history is None or column not in history else history.loc[history["epoch"] == best, column].tolist()
     return ModelView(model.name, model.dataset, model.seed, settings_text(model.overrides) or "none",
                      series_colour(place), epochs, best, value_text(float(kept[0])) if kept else "–")
-
-
-def _encoders(material: Material) -> list[dict[str, Any]]:
-    """Return the word vectors of the metrics, each once."""
-    found = [emb for run in material.results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
-    return list({(one["name"], one["sha256"]): one for one in found}.values())
 
 
 def rendered(page: Page) -> dict[str, bytes]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -19,21 +18,9 @@ _MARKED = 60        # points of a line up to which each is marked
 _MONITORED = "_vanished"     # ends the name of a quantity that is recorded of contrasts only
 
 
-@dataclass(frozen=True)
-class CurveGroup:
-    """Plots that answer one question."""
-
-    title: str
-    note: str
-    plots: list[Plot]
-
-
 def curve_groups(models: Sequence[Model], questions: Sequence[Question],
-                 track: str = "") -> list[CurveGroup]:
-    """Return a plot for each recorded quantity that answers a question, under the first one that it matches.
-
-    ``track`` is part of the plots' names if another track has plots of the same quantities.
-    """
+                 track: str = "") -> list[tuple[Question, list[Plot]]]:
+    """Return a plot for each recorded quantity that answers a question; ``track`` is part of their names."""
     known = [model for model in models if model.history is not None and not model.history.empty]
     quantities: dict[str, None] = {}
     for model in known:
@@ -46,14 +33,13 @@ def curve_groups(models: Sequence[Model], questions: Sequence[Question],
         title = next((title for title, pattern in patterns.items() if re.fullmatch(pattern, quantity)), None)
         if title is not None:
             members[title].append(_plot(quantity, known, places, track))
-    return [CurveGroup(one.title, one.note, members[one.title]) for one in questions if members[one.title]]
+    return [(one, members[one.title]) for one in questions if members[one.title]]
 
 
 def history_quantities(history: pd.DataFrame | None) -> dict[str, dict[str, str]]:
     """Group numeric columns by quantity: ``{"loss": {"train": "train_loss", "validation": "validation_loss"}}``.
 
-    A column without either prefix counts as training. Columns without any value are left out; quantities of the
-    validation split come first.
+    A column without either prefix counts as training. Quantities of the validation split come first.
     """
     quantities: dict[str, dict[str, str]] = {}
     if history is None:

@@ -1,7 +1,7 @@
 """The examples that the page shows side by side, with the places of their keywords in the texts."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,14 +9,6 @@ from stages.common.schemas import NO_KEYWORD
 from stages.results.model import Block, Run
 
 _ROWS = 4       # whose outputs are shown
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A piece of a text that is, or is not, a keyword."""
-
-    text: str
-    marked: bool
 
 
 @dataclass(frozen=True)
@@ -32,16 +24,14 @@ class Example:
 
 
 def shown_examples(block: Block, runs: Sequence[Run], count: int) -> list[Example]:
-    """Return at most ``count`` items, evenly spread, with the outputs of the full method and of the next rows.
-
-    A row is shown by its first seed.
-    """
+    """Return at most ``count`` items, evenly spread, with outputs of the full method and the next rows' first seeds."""
     chosen = [system.runs[0] for system in sorted(block.systems, key=lambda one: one is not block.full)][:_ROWS]
     known = {run.name: run.predictions for run in runs}
     rows = {name: {row.example_id: row for row in known[name].itertuples()} for name in chosen}
     shared = set.intersection(*(set(found) for found in rows.values()))
+    ordered, count = sorted(shared), min(count, len(shared))
     return [_example(number, {name: found[number] for name, found in rows.items()}, block.track.many_keywords)
-            for number in chosen_examples(shared, count)]
+            for number in (ordered[place * len(ordered) // count] for place in range(count))]
 
 
 def _example(number: int, rows: Mapping[str, Any], many: bool) -> Example:
@@ -53,23 +43,13 @@ def _example(number: int, rows: Mapping[str, Any], many: bool) -> Example:
                    {name: row.prediction for name, row in rows.items()})
 
 
-def chosen_examples(example_ids: Iterable[int], count: int) -> list[int]:
-    """Return at most ``count`` of the ids, evenly spread over the sorted ids, so that any run shows the same."""
-    ordered = sorted(set(example_ids))
-    count = min(count, len(ordered))
-    return [ordered[place * len(ordered) // count] for place in range(count)]
-
-
-def segments(text: str, keywords: Sequence[str | None]) -> list[Segment]:
-    """Cut ``text`` at every occurrence of a keyword, regardless of case and white space.
-
-    Keywords match whole words, but in Chinese and Japanese, which are written without spaces, any characters.
-    """
+def segments(text: str, keywords: Sequence[str | None]) -> list[tuple[str, bool]]:
+    """Cut ``text`` at keywords, whole words but in Chinese and Japanese; return pieces, and which are keywords."""
     known = sorted({word for word in keywords if word and word != NO_KEYWORD}, key=lambda word: (-len(word), word))
     if not known:
-        return [Segment(text, False)] if text else []
+        return [(text, False)] if text else []
     pieces = re.split(f"({'|'.join(map(_pattern, known))})", text, flags=re.IGNORECASE)
-    return [Segment(piece, bool(place % 2)) for place, piece in enumerate(pieces) if piece]
+    return [(piece, bool(place % 2)) for place, piece in enumerate(pieces) if piece]
 
 
 def _pattern(keyword: str) -> str:

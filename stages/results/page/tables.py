@@ -101,7 +101,7 @@ def _result_table(layout: TableLayout, block: Block) -> ResultTable:
 def _published_rows(system: System, layout: TableLayout, block: Block, flags: dict[str, int]) -> Iterator[TableRow]:
     """Yield the published values of a system, a row for each table of the paper; ``flags`` numbers their notes."""
     for table in block.track.published:
-        if table.kind != block.kind or table.human:
+        if table.kind != block.kind:
             continue
         for name in [row.name for row in system.published if row.name in table.rows]:
             row = table.rows[name]

@@ -40,10 +40,7 @@ def encoder_name(source: str) -> str:
 
 
 def encoder_of(source: str) -> str | None:
-    """Return the encoder of Table II that corresponds to ``source``: ``BERT``, ``ALBERT`` or ``TextCNN``, or None.
-
-    The bundled MiniLM, a BERT of 6 layers and width 384, corresponds to BERT; RoBERTa and the like to none.
-    """
+    """Return the encoder of Table II that corresponds to ``source``; None for RoBERTa and the like."""
     if source == "textcnn":
         return "TextCNN"
     if source == "bundled":
@@ -61,10 +58,7 @@ class _EncoderNames(Names):
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
-    """Return the row of a run: its encoder, and its contrast (``kind``) as the one switch.
-
-    On another split than test it corresponds to no row of the paper.
-    """
+    """Return the row of a run: its encoder, and its contrast (and a split other than test) as switches."""
     other = {f"{decode['split']} split"} if decode.get("split", "test") != "test" else set()
     return Row(str(settings["encoder"]), frozenset({str(settings["kind"])} | other))
 

@@ -74,13 +74,7 @@ _USUAL = {"keyword": "own", "z": "mean"}
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
-    """Return the row of a run; of a baseline, its architecture and the start of a pretrained one.
-
-    ``settings`` is nested like ``train_hcl``, ``decode`` like ``generate_hcl``, both with the overrides.
-
-    >>> sorted(row({"contrasts": {"keyword": {"weight": 0}, "topic": {"weight": 1}}}, {}).switches)
-    ['keyword contrast', 'with topic contrast']
-    """
+    """Return the row of a run; of a baseline, its architecture and the start of a pretrained one."""
     architecture = str(settings.get("architecture", _FULL))
     if architecture != _FULL:
         source = settings.get(architecture, {}).get("source", "")
@@ -88,16 +82,12 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
     if settings.get("keyword", {}).get("condition") == "target":
         other.add(f"{ADDED}target's keyword")
-    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _seen(settings) |
-               _impostors(settings) | untrained(settings) | other)
+    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _readings(settings) |
+               untrained(settings) | other)
 
 
 def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Return the parts of HCL that ``settings`` remove, without those that are removed as a consequence.
-
-    Parts are ``latent``, ``graph``, ``keyword`` (condition and both contrasts over keywords), and ``NAME contrast``
-    for the paper's contrasts.
-    """
+    """Return the parts of HCL that ``settings`` remove, without those that are removed as a consequence."""
     def value(*names: str) -> Any:
         inner: Any = settings
         for name in names:
@@ -121,22 +111,19 @@ def _added_contrasts(settings: Mapping[str, Any]) -> frozenset[str]:
                      if isinstance(own, Mapping) and name not in _CONTRASTS and own.get("weight"))
 
 
-def _seen(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Return the switch for the part of the graph that items see in training; the preset has one reading."""
-    if settings.get("preset") or removed_parts(settings) & {"keyword", "latent"}:
+def _readings(settings: Mapping[str, Any]) -> frozenset[str]:
+    """Return switches for what items see of the graph in training, and for weights of impostors; none of a preset."""
+    removed, found = removed_parts(settings), set()
+    if settings.get("preset") or removed & {"keyword", "latent"}:
         return frozenset()
-    seen = settings.get("graph", {}).get("own_edges")
-    if seen == "leaking" and "graph" in removed_parts(settings):
-        return frozenset({"own texts of the item seen in h0"})
-    return frozenset({_SEEN[seen]} if seen in _SEEN else ())
-
-
-def _impostors(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Return the switch for an impostor with other weights of its candidates; the preset has one reading."""
-    if settings.get("preset") or removed_parts(settings) & {"graph", "keyword", "latent"}:
-        return frozenset()
-    weight = settings.get("keyword", {}).get("imp_weight", _WEIGHT)
-    return frozenset({f"impostors by {weight}"} if weight != _WEIGHT else ())
+    seen, weight = settings.get("graph", {}).get("own_edges"), settings.get("keyword", {}).get("imp_weight", _WEIGHT)
+    if seen == "leaking" and "graph" in removed:
+        found.add("own texts of the item seen in h0")
+    elif seen in _SEEN:
+        found.add(_SEEN[seen])
+    if weight != _WEIGHT and "graph" not in removed:
+        found.add(f"impostors by {weight}")
+    return frozenset(found)
 
 
 def _printed(own: Row) -> list[str]:

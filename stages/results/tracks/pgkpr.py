@@ -65,14 +65,7 @@ _ROWS = {Row(architecture, frozenset(switches.split())): name for (architecture,
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
-    """Return the row of a run: its architecture, the removed parts, and the source of its keywords.
-
-    Another reading of the paper, another size or beam search does not make another row. ``settings`` is nested like
-    ``train_pgkpr``, ``decode`` like ``generate_pgkpr``, both with the overrides.
-
-    >>> sorted(row({"contrast": {"weight": 0}}, {"keywords": "xy"}).switches)
-    ['contrast', 'xy']
-    """
+    """Return the row of a run: its architecture, the removed parts, and the source of its keywords."""
     architecture = str(settings.get("architecture", "pgkpr"))
     given, switches = keywords_of(settings, decode), set()
     if architecture == "pgkpr":

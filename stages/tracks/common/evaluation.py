@@ -16,10 +16,11 @@ from stages.common.schemas import TableSchema
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import Params, hash_files
 from stages.common.tables import Provenance, read_frame, rounded, write_json, write_table
-from stages.metrics import IBLEU_ALPHA, EncoderVectors, Statistic, WordVectors, derangement, nearest_neighbours
 from stages.metrics.bertscore import BertScorer, package_baseline, package_layer, rescaled
-from stages.metrics.diversity import SELF_BLEU_SAMPLE
-from stages.metrics.embeddings import vectors_from_file, vectors_from_training
+from stages.metrics.bleu import IBLEU_ALPHA, SELF_BLEU_SAMPLE
+from stages.metrics.embeddings import EncoderVectors, WordVectors, vectors_from_file, vectors_from_training
+from stages.metrics.floors import derangement, nearest_neighbours
+from stages.metrics.resampling import Statistic, intervals
 from stages.metrics.systems import ScoredItems, SystemScores, score_system
 from stages.metrics.tokens import Text, joined
 from stages.run.process import StageProcess
@@ -175,13 +176,13 @@ def evaluation(example_ids: pd.Series, systems: Mapping[str, SystemScores], scor
             if shuffled < 1:
                 metrics["bertscore_over_shuffled"] = rescaled(metrics["bertscore"], shuffled)
     seed = derived_seed(resampling.seed, SEEDED_AS, "resamples")
-    intervals = {name: system.intervals(resampling.resamples, resampling.level, seed)
-                 for name, system in systems.items()}
+    ends = {name: intervals(system.statistics, resampling.resamples, resampling.level, seed)
+            for name, system in systems.items()}
     frames = [pd.DataFrame({"system": name, "example_id": example_ids, **system.rows})
               for name, system in systems.items()]
     return Evaluation(pd.concat(frames, ignore_index=True), {
         "run": values.pop("run"), "floors": values,
-        "intervals": {"run": intervals.pop("run"), "floors": intervals},
+        "intervals": {"run": ends.pop("run"), "floors": ends},
         "counts": dict(counts), "settings": {
             "split": split, "ibleu_alpha": IBLEU_ALPHA, "sacrebleu": systems["run"].sacrebleu,
             "tokens": tokens, "self_bleu_sample": SELF_BLEU_SAMPLE,

@@ -10,10 +10,12 @@ import pandas as pd
 from stages.common.schemas import NO_KEYWORD
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.metrics import WordVectors, basic_tokens, intra_distinct, keyword_retention
 from stages.metrics.bertscore import BertScorer
+from stages.metrics.bleu import intra_distinct
+from stages.metrics.embeddings import WordVectors
 from stages.metrics.resampling import mean_statistic
 from stages.metrics.systems import ScoredItems
+from stages.metrics.tokens import basic_tokens, keyword_retention
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common import evaluation as frame
 from stages.tracks.common.evaluation import floor_outputs

@@ -25,8 +25,7 @@ from stages.common.paths import ModelPaths, ProbePaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed, generator, seed_everything
 from stages.common.tables import Provenance, read_frame, rounded, write_json, write_table
-from stages.metrics.retention import keyword_retention
-from stages.metrics.tokens import basic_tokens
+from stages.metrics.tokens import basic_tokens, keyword_retention
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.frame import split_of
 from stages.tracks.common.schemas import ITEMS

@@ -18,11 +18,13 @@ import pandas as pd
 from keycontrast.errors import InputError
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.metrics import WordVectors, bleu, kept_shares, mean_statistic, rouge
+from stages.metrics import bleu
 from stages.metrics.bertscore import BertScorer
-from stages.metrics.rouge import MEASURES
+from stages.metrics.embeddings import WordVectors
+from stages.metrics.resampling import mean_statistic
+from stages.metrics.rouge import MEASURES, rouge
 from stages.metrics.systems import ScoredItems, SystemScores
-from stages.metrics.tokens import Text
+from stages.metrics.tokens import Text, kept_shares
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common import evaluation as frame
 from stages.tracks.common.evaluation import floor_outputs
