@@ -9,7 +9,7 @@ import yaml
 from keycontrast.errors import InputError
 from stages.common.settings import declared, module_of, read_params, stage_hash, stage_params, stage_values
 from stages.params import load_params, parse_params, with_what_dvc_reads
-from stages.tracks.clld.track import source_of
+from stages.tracks.clld.tables import source_of
 
 ROOT = Path(__file__).resolve().parent.parent
 OF = "artifacts/confusing_pairs/"

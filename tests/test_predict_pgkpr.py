@@ -22,7 +22,7 @@ from stages.params import load_params
 from stages.psi.s_tagger import word_tokenizer
 from stages.tracks.pgkpr import generate
 from stages.tracks.pgkpr.export import load_lookup
-from stages.tracks.pgkpr.track import PGKPR
+from stages.tracks.registry import PGKPR
 
 TEXTS = ["What is the best way to learn a language?", "Don't eat the dog!", "who can play with the zebra ?"]
 MODELS = {"pgkpr": "pgkpr", "plain": "transformer"}

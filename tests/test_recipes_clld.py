@@ -5,7 +5,7 @@ from source_imports import ROOT
 
 from pipeline.recipes import read_recipe
 from stages.common.settings import earlier_model
-from stages.tracks.clld.track import source_of
+from stages.tracks.clld.tables import source_of
 
 ALL = ("trec6", "mr", "r8", "r52", "20ng")
 CASES = [(name, dataset) for name, datasets in {"paper-clld": ALL, "cpu-clld-textcnn": ALL,

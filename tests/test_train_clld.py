@@ -25,8 +25,7 @@ from stages.common.tables import read_frame, read_metadata
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.clld import confusing_pairs
 from stages.tracks.clld.new_texts import TrainedOn, load_classifier
-from stages.tracks.clld.tables import class_numbers, classes_of, labelled_texts, matrix_at
-from stages.tracks.clld.track import LABELS
+from stages.tracks.clld.tables import LABELS, class_numbers, classes_of, labelled_texts, matrix_at
 from stages.tracks.clld.train import build, chosen_pairs, main, named_pairs, run, with_own_rates
 
 ROWS = {"none": [], "uniform": [], "static_tau_pairs": [(1, 2)], "adaptive": [], "supcl_seq": [], "simcse": []}

@@ -9,7 +9,7 @@ import pandas as pd
 
 from stages.results.model import Block, Difference, System
 from stages.results.tracks.clld import encoder_name
-from stages.tracks.clld.track import TWO_VIEWS
+from stages.tracks.clld.tables import TWO_VIEWS
 
 _DISTANCE = ("static_tau_pairs", "adaptive")
 # A question, the rows in question, and the row that they are compared with.

@@ -13,8 +13,7 @@ from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.tracks.clld.new_texts import classifier_card, load_classifier
-from stages.tracks.clld.tables import LABELLED_ITEMS
-from stages.tracks.clld.track import CLLD
+from stages.tracks.clld.tables import LABELLED_ITEMS, TEXTCNN, source_of
 
 _COMPARED = 64  # texts that both models are given once the export is written
 _CLOSE = 1e-3   # of logits; what pool: cls costs is below half a unit in the last place of a state
@@ -59,10 +58,9 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
 
 def _remedy(params: Params, paths: ModelPaths) -> str:
     """Return how the model can be used as it is, and which row can be exported."""
-    run = next((run for run, entry in CLLD.runs(params).items() if entry.model == paths.name), "RUN")
-    use = (f"Use it as it is: `keycontrast predict {run} TEXT`, or models.clld.clld.ClldModel.from_pretrained"
+    use = (f"Use it as it is: `keycontrast predict {paths.name} TEXT`, or models.clld.clld.ClldModel.from_pretrained"
            f'("{paths.weights}")')
-    others = [other for other in sorted(CLLD.models(params)) if CLLD.encoder(params, other) is not None]
+    others = [other for other in sorted(params.models.clld) if source_of(params, other) != TEXTCNN]
     if others:
         return f"{use}. Of this recipe {', '.join(others)} can be exported."
     return (f"{use}; or give the row an encoder, `keycontrast use RECIPE --set "

@@ -13,7 +13,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from keycontrast.text.batches import Chunk, encode_texts, fixed_chunks
 from models.clld.clld import ClldConfig, ClldModel
 from stages.common.training import load_origin
-from stages.tracks.clld.track import CLLD
 from stages.tracks.common.track import Asked, Finding
 from stages.tracks.common.training import model_card
 
@@ -97,9 +96,9 @@ def _plain(text: str) -> str:
 class NewTexts:
     """Classifies texts; of equal probabilities, the first class by name wins."""
 
-    def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
+    def __init__(self, _asked: Asked, folder: Path, _finding: Finding, device: str) -> None:
         self.batch_size = ROWS
-        self._trained = load_classifier(CLLD.weights(asked), device)
+        self._trained = load_classifier(folder, device)
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
         """Return ``text``, ``label``, ``probability``, and ``probabilities`` by class, of each text."""

@@ -30,8 +30,7 @@ from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.clld import tables as clld
 from stages.tracks.clld.new_texts import TrainedOn, classifier_card
-from stages.tracks.clld.tables import class_numbers, classes_of
-from stages.tracks.clld.track import TEXTCNN, row_name, row_of, source_of
+from stages.tracks.clld.tables import TEXTCNN, class_numbers, classes_of, row_name, row_of, source_of
 from stages.tracks.common.schemas import Table
 from stages.tracks.common.training import ModelFolder, OpenBar, SeedTraining, train
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.common.paths import ModelPaths
@@ -106,12 +105,9 @@ class Track:
         source = self.source(params, name)
         return source if source is not None and self.encoded(source) else None
 
-    def weights(self, asked: Asked) -> Path:
-        """Return the folder of the model that predicts."""
-        return ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
-
     def predictor(self, asked: Asked, finding: Finding, device: str) -> Predictor:
         """Return the predictor, ``NewTexts`` of module ``predicts_in``; its code is loaded only here."""
+        folder = ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
         module = import_module(f"stages.tracks.{self.name}.{self.predicts_in}")
-        predictor: Predictor = module.NewTexts(asked, finding, device)
+        predictor: Predictor = module.NewTexts(asked, folder, finding, device)
         return predictor

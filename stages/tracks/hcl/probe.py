@@ -29,12 +29,11 @@ from stages.metrics.retention import keyword_retention
 from stages.metrics.tokens import basic_tokens
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.frame import split_of
-from stages.tracks.common.schemas import ITEMS
+from stages.tracks.common.schemas import ITEMS, KEYWORD_SWAP, LATENT
 from stages.tracks.hcl import latent_space
 from stages.tracks.hcl.data import conditioned, node_ids
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import KINDS, mean_interval
-from stages.tracks.hcl.track import KEYWORD_SWAP, LATENT
 
 STAGE = "probe_hcl"
 # Beam search with the defaults of `generate_hcl`.

@@ -32,7 +32,6 @@ from stages.tracks.common.track import Asked, Finding
 from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.export import load_lookup
 from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, Which, as_text, by_example, fixed_masks, marked_words
-from stages.tracks.pgkpr.track import PGKPR
 
 STAGE = "generate_pgkpr"
 GIVEN = "given"
@@ -108,7 +107,7 @@ def run(pairs: pd.DataFrame, paraphraser: Paraphraser, decode: Mapping[str, Any]
 class NewTexts:
     """Rewrites texts, prepared as the data set's stages would. The coins of a text have a seed of its own."""
 
-    def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
+    def __init__(self, asked: Asked, folder: Path, finding: Finding, device: str) -> None:
         # A person reads no [unk]: the likeliest word takes its place.
         self._decode = {**asked.params.decoding(asked.run).plain(), "unknown": "ban"}
         self._count = asked.n or 1
@@ -117,7 +116,7 @@ class NewTexts:
                                       self._count, asked.run, self._decode["num_beams"], self._count)
             self._decode["num_beams"] = self._count
         self.batch_size = ROWS
-        self._rewriter = Paraphraser(PGKPR.weights(asked), device)
+        self._rewriter = Paraphraser(folder, device)
         self._on, self._seed = self._rewriter.on, asked.params.seed
         self._which = which = self._rewriter.which_keywords(self._decode["keywords"])
         self._given = None if asked.keyword is None else _given_words(asked.keyword, which)
