@@ -10,8 +10,9 @@ from stages.common.settings import NOTHING, earlier_model, laid_over
 if TYPE_CHECKING:
     from stages.params.root import Params
     from stages.tracks.clld.params import ClldModel, TrainClld
-    from stages.tracks.hcl.params import HclModel, TrainHcl
-    from stages.tracks.pgkpr.params import GeneratePgkpr, PgkprModel, PgkprRun, TrainPgkpr
+    from stages.tracks.common.params import TextModel, TextRun
+    from stages.tracks.hcl.params import TrainHcl
+    from stages.tracks.pgkpr.params import GeneratePgkpr, TrainPgkpr
 
 # Architectures of HCL that may also start from a model of another one, because they have the same weights.
 _SAME_WEIGHTS = {"group_wise": "transformer", "t5_claps": "t5"}
@@ -57,7 +58,7 @@ def _hcl_problems(params: "Params") -> list[str]:
     return problems
 
 
-def _hcl_model_problems(name: str, model: "HclModel", settings: "TrainHcl") -> list[str]:
+def _hcl_model_problems(name: str, model: "TextModel", settings: "TrainHcl") -> list[str]:
     if model.init == NOTHING or settings.preset != "paper":
         return []
     return [f"models.hcl.{name}.init: under preset paper a model starts from the encoder alone; write {NOTHING}, or "
@@ -109,14 +110,14 @@ def _missing_modes(params: "Params") -> list[str]:
     return problems
 
 
-def _pgkpr_model_problems(name: str, model: "PgkprModel", settings: "TrainPgkpr") -> list[str]:
+def _pgkpr_model_problems(name: str, model: "TextModel", settings: "TrainPgkpr") -> list[str]:
     if settings.architecture != "pgkpr" or not settings.contrast.weight or settings.training.batch_size > 1:
         return []
     return [f"models.pgkpr.{name}: training.batch_size of 1 leaves the contrast without negatives; give at least 2, or "
             f"set contrast.weight to 0"]
 
 
-def unread_keywords(name: str, run: "PgkprRun", decoding: "GeneratePgkpr", settings: "TrainPgkpr") -> list[str]:
+def unread_keywords(name: str, run: "TextRun", decoding: "GeneratePgkpr", settings: "TrainPgkpr") -> list[str]:
     """Return the problem of a run of PGKPR with keywords, if its model reads none."""
     if decoding.keywords is None or settings.architecture in READING:
         return []

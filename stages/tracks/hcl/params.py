@@ -6,9 +6,8 @@ from pydantic import Field, field_validator, model_validator
 
 from keycontrast.errors import nearest
 from models.hcl.settings import HclSettings
-from stages.common.params import SEEDS, Block, Presets, Seeds, Switches
-from stages.common.settings import NOTHING
-from stages.tracks.common.params import BEGINNING, Sizes, block_of
+from stages.common.params import Block, Presets, Switches
+from stages.tracks.common.params import Sizes, block_of
 
 # The text to the letter, with only clear misprints corrected: the Mahalanobis distance keeps its inverse (docs/hcl.md).
 # The text leaves W_i of the impostor undefined; `linear` makes it a matrix, as its capital letter suggests. Switches
@@ -146,15 +145,6 @@ class TrainHcl(Method):  # type: ignore[misc, valid-type]
         return name
 
 
-class HclModel(Block):
-    """One trained model: a data set, and what differs from the ``train_hcl`` block."""
-
-    dataset: str
-    seeds: Seeds = Field([], description=SEEDS)
-    init: str = Field(NOTHING, description=BEGINNING)
-    overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_hcl`")
-
-
 class GenerateHcl(Block):
     """Decoding (HCL section 4.2)."""
 
@@ -179,13 +169,6 @@ class GenerateHcl(Block):
             raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}; lower the one or "
                              f"raise the other")
         return self
-
-
-class HclRun(Block):
-    """A row of the results table: a model and what differs from the ``generate_hcl`` block."""
-
-    model: str
-    decode: dict[str, Any] = Field(default_factory=dict)
 
 
 class ProbeHcl(Block):

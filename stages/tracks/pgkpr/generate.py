@@ -31,7 +31,7 @@ from stages.tracks.common.schemas import PREDICTIONS, Table
 from stages.tracks.common.track import Asked, Finding
 from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.export import load_lookup
-from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, Which, as_text, by_example, fixed_masks, marked_words
+from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, as_text, by_example, fixed_masks, marked_words
 
 STAGE = "generate_pgkpr"
 GIVEN = "given"
@@ -48,7 +48,7 @@ class Paraphraser:
         self.uses_keywords = self.model.uses_keywords
         nn.Module.to(self.model, device)
 
-    def which_keywords(self, setting: Which | None) -> Which | None:
+    def which_keywords(self, setting: str | None) -> str | None:
         """Return the value of ``generate_pgkpr.keywords``, by default that of training; None without keywords."""
         if self.uses_keywords:
             return setting if setting is not None else USED[self.on.keywords or "attribution"]
@@ -179,7 +179,7 @@ class NewTexts:
         return items.assign(mask=fixed_masks(rows, self._which, self._seed, self._on.mark_all, self._on.max_length))
 
 
-def _given_words(given: str, which: Which | None) -> list[str]:
+def _given_words(given: str, which: str | None) -> list[str]:
     if which is None:
         raise InputError("--keyword: this model reads no keywords; leave it out.")
     words = pgkpr.as_words(given.lower())

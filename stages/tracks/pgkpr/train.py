@@ -32,7 +32,7 @@ from stages.tracks.common.frame import split_of
 from stages.tracks.common.schemas import ITEMS
 from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.export import TrainedOn, load_lookup, notes_of
-from stages.tracks.pgkpr.items import FLIPPED_RULES, Rule, Vocabulary, fixed_masks
+from stages.tracks.pgkpr.items import FLIPPED_RULES, Vocabulary, fixed_masks
 
 STAGE = "train_pgkpr"
 TABLES = (pgkpr.PARAPHRASE_ITEMS, pgkpr.VOCABULARY)
@@ -136,14 +136,14 @@ def bags(items: pd.DataFrame, vocabulary: Vocabulary, max_length: int, most: int
     return [[number for number in bag[example] if number != UNK][:most] for example in items["example_id"]]
 
 
-def keyword_rule(architecture: str, by: Rule) -> Rule | None:
+def keyword_rule(architecture: str, by: str) -> str | None:
     """Return the keyword rule of a model; None for one without keywords. IANet replaces attribution by PSI."""
     if architecture == "ianet" and by == "attribution":
         return "psi"
     return by if architecture in ("pgkpr", "ianet") else None
 
 
-def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[str, Any],
+def training_passes(items: pd.DataFrame, rule: str | None, keywords: Mapping[str, Any],
                     seed: int) -> list[list[np.ndarray]]:
     """Return, for each pass of an epoch over ``items``, the probability of every source word of being a keyword.
 
