@@ -67,8 +67,6 @@ class ModelPaths:
         self.weights = self.folder / "model"
         # One row per epoch with every part of the loss and every monitor.
         self.history = self.folder / "history.csv"
-        # Evaluations within epochs of an adaptive CLLD model.
-        self.evaluations = self.folder / "evaluations.csv"
         # Best epoch, validation values and alarms.
         self.metrics = self.folder / "metrics.json"
         # Items as plain texts, so that a run reads the model's folder alone.

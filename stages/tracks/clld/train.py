@@ -36,7 +36,6 @@ from stages.tracks.common.training import ModelFolder, OpenBar, SeedTraining, tr
 
 STAGE = "train_clld"
 Pairs = list[tuple[int, int]]
-_EVALUATIONS = ["evaluation", "step", "loss", "accuracy", "macro_f1"]
 # Optimiser, decay and warm-up, and learning rate and schedule where the params say null (CLLD section IV-B; warm-up
 # and schedule ours). A schedule that is named has no warm-up.
 _OWN: dict[str, dict[str, Any]] = {
@@ -215,9 +214,8 @@ def train_model(job: SeedTraining) -> None:
     tables = [Table("items", items[items["split"] != "train"], clld.LABELLED_ITEMS),
               Table("validation_confusion", confusion, clld.VALIDATION_CONFUSION),
               Table("label_distance", trained.distances, clld.LABEL_DISTANCE)]
-    logs = {"evaluations.csv": pd.DataFrame(trained.updates, columns=_EVALUATIONS)}
     job.save("encoder" if encoder else TEXTCNN, model, trained.history, ModelFolder(
-        card, {TRAINED_ON_FILE: asdict(on)}, tables, metrics, trained.tokenizer, logs))
+        card, {TRAINED_ON_FILE: asdict(on)}, tables, metrics, trained.tokenizer))
 
 
 def _work(process: StageProcess) -> None:

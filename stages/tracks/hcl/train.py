@@ -32,7 +32,7 @@ from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.common import training as common
 from stages.tracks.common.frame import split_of
-from stages.tracks.common.training import GivenStart, OpenBar, SeedTraining
+from stages.tracks.common.training import OpenBar, SeedTraining
 from stages.tracks.hcl import baselines, data
 from stages.tracks.hcl.data import STAGE, TABLES, TrainedOn, TripleBatches, UnseenKeywords, conditioned
 from stages.tracks.hcl.export import read_start
@@ -70,11 +70,11 @@ def train_model(job: SeedTraining) -> None:
         return
     encoder = resolve_encoder(params.encoder.source)
     initial, described = None, dict[str, Any]()
-    if isinstance(start, GivenStart):
+    if start is not None and start.given:
         initial, described = read_start(start, encoder)
     elif start is not None:
-        data.load_lookup(start.weights)
-        initial, described = HclModel.from_pretrained(start.weights), data.described_start(start)
+        data.load_lookup(start.folder)
+        initial, described = HclModel.from_pretrained(start.folder), start.described()
     if not job.begin(training, [paths.table(schema.name) for schema in (*TABLES, *_GRAPH)],
                      {"encoder": encoder.description, **described}):
         return
