@@ -26,7 +26,7 @@ from stages.common.seeds import derived_seed
 from stages.common.settings import Params, earlier_model
 from stages.common.tables import read_frame
 from stages.common.training import TRAINED_ON_FILE, loop_settings, processes, selection
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.clld import tables as clld
 from stages.tracks.clld.new_texts import TrainedOn, classifier_card
@@ -218,11 +218,7 @@ def train_model(job: SeedTraining) -> None:
         card, {TRAINED_ON_FILE: asdict(on)}, tables, metrics, trained.tokenizer))
 
 
-def _work(process: StageProcess) -> None:
-    train(process, train_model)
-
-
-main = partial(run_stage, STAGE, _work, instance="MODEL", processes=processes)
+main = partial(run_stage, STAGE, lambda process: train(process, train_model), instance="MODEL", processes=processes)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from stages.common.seeds import generator
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.run.log import logger
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import run_stage
 from stages.tracks.common.frame import Progress, generate, split_of
 from stages.tracks.common.readable import readable_text
 from stages.tracks.common.schemas import ITEMS, LIKELIHOODS, PREDICTIONS, Table
@@ -272,11 +272,7 @@ def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,
             [] if remark is None else [remark])
 
 
-def _work(process: StageProcess) -> None:
-    generate(process, _rewritten)
-
-
-main = partial(run_stage, STAGE, _work, instance="RUN")
+main = partial(run_stage, STAGE, lambda process: generate(process, _rewritten), instance="RUN")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from stages.common.seeds import derived_seed
 from stages.common.settings import GIVEN
 from stages.common.tables import read_frame, read_metadata, read_table
 from stages.common.training import loop_settings, processes
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.common import training as common
 from stages.tracks.common.frame import split_of
@@ -304,11 +304,8 @@ def training_card(name: str, trained: TrainedHcl, metrics: Mapping[str, Any], on
         f"Alarms of the training:\n{alarms}")
 
 
-def _work(process: StageProcess) -> None:
-    common.train(process, train_model)
-
-
-main = partial(run_stage, STAGE, _work, instance="MODEL", processes=processes)
+main = partial(run_stage, STAGE, lambda process: common.train(process, train_model),
+               instance="MODEL", processes=processes)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed, flipped
 from stages.common.tables import read_frame, read_metadata
 from stages.common.training import loop_settings, processes
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.common import training as frame
 from stages.tracks.common.frame import split_of
@@ -412,11 +412,8 @@ def train_model(job: frame.SeedTraining) -> None:
     job.save(architecture, model, history, frame.ModelFolder(card, notes_of(vocabulary, on), tables, metrics))
 
 
-def _work(process: StageProcess) -> None:
-    frame.train(process, train_model)
-
-
-main = partial(run_stage, STAGE, _work, instance="MODEL", processes=processes)
+main = partial(run_stage, STAGE, lambda process: frame.train(process, train_model),
+               instance="MODEL", processes=processes)
 
 
 if __name__ == "__main__":
