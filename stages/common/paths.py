@@ -112,10 +112,6 @@ class RunPaths:
         """Return the file of a generated table: ``predictions`` or ``likelihoods``."""
         return self.predictions.with_name(f"{kind}.parquet")
 
-    def file(self, name: str) -> Path:
-        """Return the file called ``name`` of the run, in either of its folders."""
-        return self.predictions if name == self.predictions.name else self.folder / name
-
     def table(self, kind: str) -> Path:
         """Return the file of ``classes``, ``confusion`` or ``calibration`` of a CLLD run."""
         return self.folder / f"{kind}.parquet"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from keycontrast.errors import InputError, nearest
 from stages.common.schemas import LABELLED_EXAMPLES
-from stages.common.settings import Params
+from stages.common.settings import Params, earlier_model
 from stages.tracks.clld import tables as clld
 from stages.tracks.common import schemas
 from stages.tracks.common.frame import forget
@@ -16,18 +16,16 @@ if TYPE_CHECKING:
 
 # Keyword-guided rewriting.
 HCL = Track(
-    "hcl", "HCL", prepared_by="graph", after="init", source=lambda params, name: params.encoder.source,
+    "hcl", "HCL", source=lambda params, name: params.encoder.source,
     schemas={"items": schemas.ITEMS, "predictions": schemas.PREDICTIONS, "scores": schemas.SCORES},
     unread={"n": "draw further outputs instead, with --samples"})
 # Paraphrasing with the reconstruction of keywords and parts of speech.
 PGKPR = Track(
-    "pgkpr", "PGKPR", prepared_by="paraphrase_items", after="init", unread={"samples": "draw nothing"},
+    "pgkpr", "PGKPR", unread={"samples": "draw nothing"},
     schemas={"items": schemas.ITEMS, "predictions": schemas.PREDICTIONS, "scores": schemas.PARAPHRASE_SCORES})
 # Text classification with label-aware contrasts.
 CLLD = Track(
-    "clld", "CLLD", prepared_by="linear_floor", classifies=True, after="pairs_of", source=clld.source_of,
-    run_files=("predictions.parquet", "scores.parquet", "classes.parquet", "confusion.parquet", "calibration.parquet",
-               "metrics.json"),
+    "clld", "CLLD", classifies=True, source=clld.source_of,
     schemas={"examples": LABELLED_EXAMPLES, "items": clld.LABELLED_ITEMS, "predictions": clld.CLASS_PREDICTIONS,
              "scores": clld.CLASS_SCORES},
     encoded=lambda source: source != clld.TEXTCNN, predicts_in="new_texts",
@@ -63,7 +61,7 @@ def with_earlier(params: "Params | Validated", models: Iterable[str]) -> list[st
     ordered: dict[str, None] = {}
 
     def add(name: str) -> None:
-        for earlier in track_of_model(params, name).follows(params, name).values():
+        if (earlier := earlier_model(track_of_model(params, name).models(params)[name])) is not None:
             add(earlier)
         ordered.setdefault(name)
 
