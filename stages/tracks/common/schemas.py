@@ -125,10 +125,8 @@ KEYWORD_SWAP = TableSchema(
 
 # The trivial baselines, and their descriptions for readers.
 FLOORS: Mapping[str, str] = {
-    "copy": "returns the source unchanged: it shows how much of a score plain overlap with the source is worth, and is "
-            "often hard to beat on BLEU although it rewrites nothing",
-    "nearest": "returns the target of the most similar training source: what retrieval gives without any model, and "
-               "what a useful model should pass",
+    "copy": "returns the source unchanged; often hard to beat on BLEU although it rewrites nothing",
+    "nearest": "returns the target of the most similar training source: retrieval without any model",
     "shuffled": "gives every source another item's reference",
     "keyword": "gives the keyword alone"}
 

@@ -178,8 +178,6 @@ class ProbeHcl(Block):
     items: int = Field(100, ge=2, description="items of the t-SNE picture, a seeded sample")
     perplexity: float = Field(20.0, gt=0, description="of t-SNE")
     swaps: int = Field(12, ge=0, description="items whose keyword is swapped")
-    given: str | None = Field(None, description="keyword given by the user in the swap; null takes each item's most "
-                                                "frequent negative neighbour")
 
 
 class Probe(Block):
