@@ -27,7 +27,7 @@ from stages.tracks.clld.evaluate import (
     nll,
     run,
 )
-from stages.tracks.clld.new_texts import TrainedOn
+from stages.tracks.clld.export import TrainedOn
 from stages.tracks.common.evaluation import Resampling
 
 ON = TrainedOn("tiny", "none", "textcnn", 12, {"number": 5, "person": 8, "place": 8})

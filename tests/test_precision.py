@@ -21,7 +21,7 @@ from stages.common.encoders import embed_texts
 from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance
 from stages.metrics.bertscore import BertScorer
-from stages.tracks.clld.new_texts import class_probabilities
+from stages.tracks.clld.export import class_probabilities
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from stages.common.paths import ModelPaths
 from stages.common.tables import read_frame, read_metadata
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.clld import confusing_pairs
-from stages.tracks.clld.new_texts import TrainedOn, load_classifier
+from stages.tracks.clld.export import TrainedOn, load_classifier
 from stages.tracks.clld.tables import LABELS, class_numbers, classes_of, labelled_texts, matrix_at
 from stages.tracks.clld.train import build, chosen_pairs, main, named_pairs, run, with_own_rates
 

@@ -28,7 +28,7 @@ CLLD = Track(
     "clld", "CLLD", classifies=True, source=clld.source_of,
     schemas={"examples": LABELLED_EXAMPLES, "items": clld.LABELLED_ITEMS, "predictions": clld.CLASS_PREDICTIONS,
              "scores": clld.CLASS_SCORES},
-    encoded=lambda source: source != clld.TEXTCNN, predicts_in="new_texts",
+    encoded=lambda source: source != clld.TEXTCNN, predicts_in="export",
     unread=dict.fromkeys(("keyword", "samples", "n"), "classify"))
 TRACKS: dict[str, Track] = {track.name: track for track in (HCL, PGKPR, CLLD)}
 

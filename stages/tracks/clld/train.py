@@ -29,7 +29,7 @@ from stages.common.training import TRAINED_ON_FILE, loop_settings, processes, se
 from stages.run.process import run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.clld import tables as clld
-from stages.tracks.clld.new_texts import TrainedOn, classifier_card
+from stages.tracks.clld.export import TrainedOn, classifier_card
 from stages.tracks.clld.tables import TEXTCNN, class_numbers, classes_of, row_name, row_of, source_of
 from stages.tracks.common.schemas import Table
 from stages.tracks.common.training import ModelFolder, OpenBar, SeedTraining, train
