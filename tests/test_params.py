@@ -7,9 +7,8 @@ import pytest
 import yaml
 
 from keycontrast.errors import InputError
-from stages.common.settings import declared, module_of, read_params, stage_hash, stage_params, stage_values
+from stages.common.settings import declared, module_of, read_params, stage_params, stage_values
 from stages.params import load_params, parse_params, with_what_dvc_reads
-from stages.tracks.clld.tables import source_of
 
 ROOT = Path(__file__).resolve().parent.parent
 OF = "artifacts/confusing_pairs/"
@@ -221,13 +220,6 @@ def test_what_dvc_reads_by_name_must_be_there(sample, tmp_path):
         load_params(file, whole=True)
 
 
-def test_blocks_of_settings_may_be_empty_but_not_missing(sample):
-    content = {name: value for name, value in sample.items() if name != "train_clld"}
-    filled, added = with_what_dvc_reads(content)
-    assert filled["train_clld"] == {} and added[("train_clld",)] == {}
-    assert ("models", "hcl", "hcl", "seeds") in added and filled["models"]["hcl"]["hcl"]["seeds"] == [13]
-
-
 @pytest.mark.parametrize(("change", "line"), [
     ({"graph": {"datasets": []}}, "models.hcl.hcl needs graph.datasets to name 'sample'"),
     ({"keywords": {"datasets": []}}, "graph.datasets needs keywords.datasets to name 'sample'"),
@@ -281,16 +273,6 @@ def unclassified(sample):
     return sample
 
 
-def test_overrides_reach_one_model_only_and_encoders_are_the_projects_unless_named(unclassified):
-    content = with_clld(unclassified, cnn={"dataset": "questions", "encoder": "textcnn", "seeds": [3],
-                                     "overrides": {"training": {"epochs": 7}, "textcnn": {"filters": 2}}})
-    params = parse_params({**content, "encoder": {"source": "hub:bert-base-uncased"}}, "recipe")
-    assert params.model("cnn").training.epochs == 7 and params.model("cnn").textcnn.filters == 2
-    assert params.model("ct") == params.train_clld
-    assert (source_of(params, "ct"), source_of(params, "cnn")) == ("hub:bert-base-uncased", "textcnn")
-    assert (params.model_seeds("ct"), params.model_seeds("cnn")) == ([params.seed], [3])
-
-
 @pytest.mark.parametrize(("model", "line"), [
     ({"dataset": "question"}, "models.clld.m.dataset: no data set 'question'; did you mean 'questions'?"),
     ({"dataset": "sample"}, "models.clld.m.dataset: sample has pairs, and the model needs labelled texts"),
@@ -328,20 +310,3 @@ def test_models_and_runs_of_two_tracks_cannot_share_a_folder(unclassified, earli
     content["models"]["clld"][earlier] = {"dataset": "questions"}
     assert refused(content) == [f"{block}.clld.{earlier}: {block}.{earlier} has one of that name too, and both would "
                                 f"write the same folder; rename one of them" for block in ("models", "runs")]
-
-
-def test_the_hash_of_a_training_sees_its_block_its_model_and_the_encoder(unclassified):
-    def hashed(stage="train_clld", key="ct", **changes):
-        content = {**with_clld(unclassified, sled={**STATIC, "pairs_of": OF + "ct"}),
-                   "confusing_pairs": {"models": ["ct"]}, **changes}
-        return stage_hash(parse_params(content, "recipe").plain(), stage, key)
-
-    of_words = {"datasets": ["questions"], "min_count": 3}
-    assert hashed() == hashed(evaluate_clld={"split": "validation"}) == hashed(linear_floor=of_words)
-    assert len({hashed(), hashed(train_clld={"pool": "mean"}), hashed(encoder={"source": "scratch"}),
-                hashed(key="sled")}) == 4
-    assert hashed("confusing_pairs") != hashed("confusing_pairs", confusing_pairs={"models": ["ct"], "share": 0.5})
-    assert hashed("linear_floor", "questions") == hashed("linear_floor", "questions", train_clld={"pool": "mean"})
-    assert hashed() == hashed(runtime={"workers": 7}) == hashed(report={"examples": 3})
-    values = stage_values(parse_params(with_clld(unclassified), "recipe").plain(), "evaluate_clld", "ct")
-    assert values["evaluate_clld"]["split"] == "test" and values["models.clld.ct.seeds"] == [13]

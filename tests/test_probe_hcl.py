@@ -10,7 +10,6 @@ import tiny_items
 import tiny_training
 import torch
 
-from keycontrast.errors import InputError
 from models.hcl.graph import KeywordGraph
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
@@ -24,7 +23,6 @@ from stages.tracks.hcl.params import GenerateHcl, ProbeHcl, TrainHcl
 from stages.tracks.hcl.probe import (
     _write,
     draw,
-    edit_distance,
     frequent_negatives,
     keyword_choices,
     run,
@@ -169,24 +167,9 @@ def test_measures_against_a_loop():
     assert measures["share_positive_nearer"] == pytest.approx(np.mean(np.array(positive) < gaps["negative"]))
     assert measures["share_positive_nearer_kl"] == pytest.approx(4 / 5)
     assert measures["share_output_keyword_nearer"] is None
-    same, own = [], []
-    for place, (item, kind, vector) in enumerate(rows):
-        others = sorted((np.linalg.norm(vector - other[2]), other[1]) for number, other in enumerate(rows)
-                        if number != place)
-        same += [other == kind for _, other in others[:5]]
-        if kind == "input":
-            nearest = min(range(6), key=lambda other: np.linalg.norm(at[other, "positive"] - vector))  # noqa: B023
-            own.append(nearest == item)
-    assert measures["share_same_kind"] == pytest.approx(np.mean(same))
-    assert measures["share_same_kind_by_chance"] == pytest.approx((4 * 6 * 5 + 5 * 4) / (29 * 28))
+    own = [min(range(6), key=lambda other: np.linalg.norm(at[other, "positive"] - at[item, "input"])) == item  # noqa: B023
+           for item in range(6)]
     assert measures["share_own_target"] == pytest.approx(np.mean(own))
-
-
-@pytest.mark.parametrize(("one", "other", "distance"), [
-    ("how do I run", "how do i run", 0.0), ("how do I run ?", "how can I run fast ?", 2 / 6), ("", "a b", 1.0),
-    ("", "", 0.0), ("我要跑步", "我不要跑", 2 / 4)])
-def test_the_edit_distance_is_in_tokens_over_those_of_the_longer_text(one, other, distance):
-    assert edit_distance(one, other) == edit_distance(other, one) == pytest.approx(distance)
 
 
 def test_what_a_swap_does_is_measured_beside_what_is_there_without_it():
@@ -232,7 +215,7 @@ def test_the_most_frequent_negative_neighbour_is_counted_over_clusters():
 def test_every_choice_has_its_keyword(paraphraser, items):
     words, model = tiny_items.NODES, paraphraser.model
     sample = items.tail(4)
-    choices = keyword_choices(sample, items[items["split"] == "train"], words, model.graph, None, 1)
+    choices = keyword_choices(sample, items[items["split"] == "train"], words, model.graph, 1)
     assert choices["textrank"].tolist() == sample["keyword"].tolist()
     assert all(other in words and other != own for own, other in zip(choices["textrank"], choices["random"],
                                                                      strict=True))
@@ -240,10 +223,6 @@ def test_every_choice_has_its_keyword(paraphraser, items):
     for own, given, negative in zip(choices["textrank"], choices["given"], sample["negative_keyword"], strict=True):
         expected = words[(words.index(own) + 2) % len(words)] if own in words else negative
         assert given == expected
-    given = keyword_choices(sample, items, words, model.graph, " DOG ", 1)
-    assert set(given["given"]) == {"dog"}
-    with pytest.raises(InputError, match=r"probe_hcl\.given: 'dgo' is no keyword .* did you mean 'dog'"):
-        keyword_choices(sample, items, words, model.graph, "dgo", 1)
 
 
 @pytest.mark.parametrize(("groups", "absent", "reason"), [
@@ -269,11 +248,6 @@ def test_ablations_lack_what_they_lack_and_say_so(encoder, items, tmp_path, grou
         assert swap["keyword"].isna().all()
 
 
-def test_an_empty_split_is_named(paraphraser, items):
-    with pytest.raises(InputError, match=r"the validation split is empty"):
-        probe(paraphraser, items, split="validation")
-
-
 def test_everything_is_written(probed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     _write("first", probed, Provenance("probe_hcl@first", "0123", precision=computed_in("fp32", False)))
@@ -288,11 +262,3 @@ def test_everything_is_written(probed, tmp_path, monkeypatch):
     for measures in (metrics["keyword_swap"]["random"], metrics["keyword_swap"]["given"]):
         assert 0 <= measures["share_changed"] <= 1
     assert metrics["keyword_swap"]["textrank"]["share_changed"] == 0.0
-
-
-def test_the_sample_prefers_whole_items_and_says_so(paraphraser, items):
-    metrics = probe(paraphraser, items, items=3, swaps=0).metrics["latent"]
-    assert metrics["filled_with_others"] == 0
-    assert metrics["points"] == dict.fromkeys(KINDS, 3)
-    everyone = probe(paraphraser, items, swaps=0).metrics["latent"]
-    assert everyone["fitting_items"] + everyone["filled_with_others"] == 8

@@ -4,12 +4,9 @@ import pytest
 from source_imports import ROOT
 
 from pipeline.recipes import read_recipe
-from stages.common.settings import earlier_model
 from stages.tracks.clld.tables import source_of
 
 ALL = ("trec6", "mr", "r8", "r52", "20ng")
-CASES = [(name, dataset) for name, datasets in {"paper-clld": ALL, "cpu-clld-textcnn": ALL,
-                                                "cpu-clld-minilm": ALL[:3]}.items() for dataset in datasets]
 ROWS = ["none", "uniform", "static_tau_pairs", "adaptive"]
 
 
@@ -38,22 +35,3 @@ def test_every_data_set_has_the_papers_settings(dataset):
     assert rows_of(params) == {"hub:bert-base-uncased": dict.fromkeys(seeds, [*ROWS, "supcl_seq", "simcse"]),
                                "hub:albert-base-v2": dict.fromkeys(seeds, ROWS),
                                "textcnn": dict.fromkeys(seeds, ROWS)}
-
-
-@pytest.mark.parametrize(("name", "dataset"), CASES)
-def test_rows_differ_in_their_contrast_alone(name, dataset):
-    params = params_of(name, dataset)
-    models = params.models.clld
-    for row, model in models.items():
-        if model.contrast != "static_tau_pairs":
-            continue
-        if dataset == "20ng":
-            assert len(model.pairs) == 5 and ["comp.*"] in model.pairs
-            continue
-        plain, earlier = models[earlier_model(model)], params.plain()["models"]["clld"][row]["earlier_seeds"]
-        assert (plain.dataset, plain.encoder, plain.seeds, plain.overrides) == (
-            model.dataset, model.encoder, earlier, model.overrides)
-    assert {model.dataset for model in models.values()} == {*params.datasets} == {dataset}
-    ingest = params.ingest_settings(dataset)
-    assert (ingest.validation, ingest.labelled_copies) == (0.1, "keep")
-    assert params.datasets[dataset].splits == {"train": ["train.parquet"], "test": ["test.parquet"]}
