@@ -17,6 +17,9 @@ from tokenizers.pre_tokenizers import Whitespace
 from torch.nn import functional as F
 from transformers import (
     AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
     GPT2LMHeadModel,
     MT5ForConditionalGeneration,
     PreTrainedTokenizerFast,
@@ -26,10 +29,11 @@ from transformers import (
 from keycontrast.errors import InputError
 from models.common.decoding import Rules, beam_search, contrastive_search
 from models.common.training import Step
-from models.hcl.pretrained import T5, Claps, t5_config, token_contrast
+from models.hcl.pretrained import T5, Claps, generated, t5_config, token_contrast
 from stages.common.training import save_notes
 from stages.tracks.hcl.baselines import build
 from stages.tracks.hcl.data import PieceOrigin
+from stages.tracks.hcl.export import AUTO, export_library_model
 from stages.tracks.hcl.generate import PieceRewriter
 
 STEP = Step(0, 10, 0, range(5))
@@ -361,21 +365,62 @@ def test_a_gpt2_over_berts_word_pieces_ends_with_sep(encoder, tmp_path):
     assert all(2 <= row.index(sep) <= 4 and not special & set(row[:row.index(sep)]) for row in rows)
 
 
+def saved(case, folder):
+    """Save a baseline as its training does."""
+    case.model.save_pretrained(folder)
+    case.tokenizer.save_pretrained(folder)
+    origin = PieceOrigin(case.name, "tiny", "from scratch", asdict(case.marks), 12, 8, "first")
+    save_notes(folder, {"trained_on.json": asdict(origin)})
+    return folder
+
+
 def test_contrastive_search_is_for_models_that_go_single_steps(encoder, tmp_path):
     decode = {"search": "contrastive", "num_beams": 2, "min_length": 1, "max_length": 4, "length_penalty": 1.0,
               "batch_size": 3, "top_k": 2, "alpha": 0.6}
     items = piece_cases.items().assign(references=[[]] * 8)
     for name in ("dialogpt", "t5"):
-        case = piece_cases.Case(name, tmp_path / name)
-        origin = PieceOrigin(name, "tiny", "from scratch", asdict(case.marks), 12, 8, "first")
-        folder = tmp_path / f"{name}-model"
-        case.model.save_pretrained(folder)
-        case.tokenizer.save_pretrained(folder)
-        save_notes(folder, {"trained_on.json": asdict(origin)})
-        rewriter = PieceRewriter(folder)
+        rewriter = PieceRewriter(saved(piece_cases.Case(name, tmp_path / name), tmp_path / f"{name}-model"))
         if name == "t5":
             with pytest.raises(InputError, match=r"generate_hcl.search is 'contrastive', and this model \(t5\)"):
                 next(rewriter.rewrite(items, decode, 0))
         else:
             rows = list(rewriter.rewrite(items, decode, 0))
             assert [len(rows_of) for rows_of in rows] == [3, 3, 2] and all(rows[0]["prediction"])
+
+
+# Their export to transformers
+
+
+@pytest.fixture(params=sorted(AUTO))
+def trained(request, tmp_path):
+    case = piece_cases.Case(request.param, tmp_path / "case")
+    return request.param, case, saved(case, tmp_path / "model")
+
+
+def test_an_auto_class_loads_it_and_it_writes_the_same(trained, tmp_path):
+    name, case, folder = trained
+    said = export_library_model(folder, tmp_path / "out", "out")
+    auto = AutoModelForCausalLM if name in ("dialogpt", "simctg") else AutoModelForSeq2SeqLM
+    assert f'{auto.__name__}.from_pretrained("out")' in said and "It reads 12 tokens" in said
+    found, told = auto.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert found.config.architectures == [type(found).__name__] and not hasattr(found.config, "margin")
+    marks = case.marks
+    for item in range(3):
+        batch = {key: value for key, value in case.batch([item]).items() if key in ("x_ids", "x_mask")}
+        rules = Rules(marks.end, marks.pad, 1, 6, marks.banned)
+        case.model.eval()
+        with torch.no_grad():
+            own = case.model.rewrite(batch, rules, 3)
+            other = generated(found.eval(), rules, 3, 1.0, input_ids=batch["x_ids"],
+                              attention_mask=batch["x_mask"].long())
+        assert own.tolist() == other.tolist()
+    assert AutoTokenizer.from_pretrained(tmp_path / "out").get_vocab() == case.tokenizer.get_vocab()
+
+
+def test_other_weights_are_told(trained, tmp_path, monkeypatch):
+    name, _, folder = trained
+    monkeypatch.setattr("stages.tracks.hcl.export.load_pieces",
+                        lambda *given: piece_cases.Case(name, tmp_path / "other", seed=1).model)
+    with pytest.raises(InputError, match="has other weights, so nothing was written"):
+        export_library_model(folder, tmp_path / "out", "out")

@@ -82,15 +82,6 @@ def test_samples_are_drawn_by_seed(paraphraser, items):
     assert means[0] == means[1]
 
 
-def test_the_search_is_that_of_the_settings(paraphraser, items):
-    everything = items.assign(split="test")
-    found = {name: run(everything, paraphraser, decode(**changes), seed=1)["prediction"].tolist()
-             for name, changes in {"beam": {}, "contrastive": {"search": "contrastive", "top_k": 4},
-                                   "alpha 0": {"search": "contrastive", "alpha": 0.0}, "greedy": {"num_beams": 1},
-                                   "one candidate": {"search": "contrastive", "top_k": 1}}.items()}
-    assert found["greedy"] == found["alpha 0"] == found["one candidate"] != found["contrastive"]
-
-
 def test_draws_of_keywords_are_even_and_leave_out_the_own_one_and_none():
     frame = pd.DataFrame({"example_id": range(3000), "unseen_text": "x", "keyword": ["b", NO_KEYWORD, "unseen"] * 1000})
     drawn = with_keywords(frame, "random", ["c", NO_KEYWORD, "a", "b"], seed=4)["keyword"]

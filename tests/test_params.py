@@ -7,8 +7,10 @@ import pytest
 import yaml
 
 from keycontrast.errors import InputError
+from pipeline.recipes import read_recipe
 from stages.common.settings import declared, module_of, read_params, stage_params, stage_values
 from stages.params import load_params, parse_params, with_what_dvc_reads
+from stages.tracks.clld.tables import source_of
 
 ROOT = Path(__file__).resolve().parent.parent
 OF = "artifacts/confusing_pairs/"
@@ -41,15 +43,6 @@ def test_a_missing_or_broken_file_names_the_remedy(tmp_path):
     (tmp_path / "params.yaml").write_text("a: [1,\n")
     with pytest.raises(InputError, match="not valid YAML.*line 2"):
         load_params(tmp_path / "params.yaml")
-
-
-def test_a_data_set_may_be_ingested_in_its_own_way(sample):
-    sample["datasets"]["sample"]["ingest"] = {"max_train": 3}
-    params = parse_params(sample, "params.yaml")
-    assert params.ingest_settings("sample").max_train == 3 and params.ingest.max_train is None
-    sample["datasets"]["sample"]["ingest"] = {"max_trian": 3}
-    with pytest.raises(InputError, match="datasets.sample.ingest.max_trian: unknown name; did you mean 'max_train'"):
-        parse_params(sample, "params.yaml")
 
 
 @pytest.mark.parametrize(("starts", "message"), [
@@ -294,19 +287,24 @@ def test_wrong_names_and_values_of_a_model_are_named(unclassified, model, line):
     assert len(lines) == 1 and line in lines[0], lines
 
 
-def test_a_contrast_needs_a_second_text(unclassified):
-    def model(**overrides):
-        return {"dataset": "questions", "contrast": "uniform", "overrides": overrides}
-
-    content = with_clld(unclassified, m=model(training={"batch_size": 1}), plain=model(training={"micro_batch": 1}),
-                        ct1={**model(training={"batch_size": 1}), "contrast": "none"})
-    assert refused(content) == ["models.clld.m: training.batch_size of 1 leaves the contrast nothing but the two views "
-                                "of a text; give at least 2, or set contrast to none"]
-
-
 @pytest.mark.parametrize("earlier", ["hcl", "pgkpr"])
 def test_models_and_runs_of_two_tracks_cannot_share_a_folder(unclassified, earlier):
     content = with_clld(unclassified)
     content["models"]["clld"][earlier] = {"dataset": "questions"}
     assert refused(content) == [f"{block}.clld.{earlier}: {block}.{earlier} has one of that name too, and both would "
                                 f"write the same folder; rename one of them" for block in ("models", "runs")]
+
+
+@pytest.mark.parametrize("dataset", ["trec6", "mr", "r8", "r52", "20ng"])
+def test_every_data_set_has_the_papers_settings(dataset):
+    params = read_recipe("paper-clld", data="/data", folder=ROOT / "recipes", changes=[f"dataset={dataset}"])
+    training = params.train_clld.training
+    assert (training.epochs, training.patience, training.batch_size, training.micro_batch) == (50, 10, 128, 128)
+    assert training.schedule == "constant"
+    assert params.train_clld.max_length == 128 and not any(model.overrides for model in params.models.clld.values())
+    assert all(model.seeds == [13, 14, 15] for model in params.models.clld.values())
+    rows, contrasts = {}, ["none", "uniform", "static_tau_pairs", "adaptive"]
+    for name, model in params.models.clld.items():
+        rows.setdefault(source_of(params, name), []).append(model.contrast)
+    assert rows == {"hub:bert-base-uncased": [*contrasts, "supcl_seq", "simcse"], "hub:albert-base-v2": contrasts,
+                    "textcnn": contrasts}

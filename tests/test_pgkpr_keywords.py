@@ -3,7 +3,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 import tiny_rewriters
 import torch
 
@@ -95,13 +94,6 @@ def test_offline_coins_are_flipped_once_per_row():
     assert not np.array_equal(one, two)
     strongest = [int(np.argmax(row)) for row in frame["score_xy"]]
     assert all(row[place] == 1 for row, place in zip(first[0], strongest, strict=True))
-
-
-@pytest.mark.parametrize("scores", ["both", "xy"])
-def test_primary_words_of_the_pair_are_read_in_training_whatever_the_scores(scores):
-    frame = pairs()
-    (found,) = training_passes(frame, "psi", {**KEYWORDS, "train_scores": scores}, seed=1)
-    assert [row.astype(bool).tolist() for row in found] == frame["primary_xy"].tolist()
 
 
 def test_random_words_are_as_many_as_by_attribution_and_of_no_place():

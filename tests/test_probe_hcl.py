@@ -106,15 +106,6 @@ def test_points_are_those_of_the_model(paraphraser, items):
         assert torch.allclose(torch.tensor(found[kind]), point[0], atol=1e-5), kind
 
 
-def test_points_do_not_depend_on_what_stands_beside(paraphraser, items):
-    together = latent_points(paraphraser, items)[0]
-    alone = pd.concat([latent_points(paraphraser, items[items["example_id"] == number])[0] for number in (9, 3)])
-    both = together.merge(alone, on=["example_id", "kind"])
-    assert len(both) == len(alone)
-    assert both["text_x"].tolist() == both["text_y"].tolist()
-    assert np.allclose(np.stack(both["vector_x"]), np.stack(both["vector_y"]), atol=1e-5)
-
-
 def test_both_tables_fit_their_schemas(probed):
     latent = as_table(SCHEMAS["latent"], probed.latent).to_pandas()
     counts = latent["kind"].value_counts()

@@ -24,15 +24,12 @@ from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
-from stages.common.training import save_notes
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.hcl.data import (
     TrainedOn,
     TripleBatches,
     UnseenKeywords,
     joined_items,
-    load_lookup,
-    notes_of,
     word_pieces,
 )
 from stages.tracks.hcl.params import TrainHcl
@@ -207,18 +204,6 @@ def test_another_encoder_in_the_same_place_is_noticed(encoder):
     on = trained_on(encoder)
     with pytest.raises(InputError, match="is no longer the encoder that the model was trained with"):
         UnseenKeywords(TrainedOn(**{**vars(on), "encoder": {**on.encoder, "sha256": "0"}})).embedded(["a"])
-
-
-def test_the_lookup_travels_with_the_model(encoder, tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    save_notes(tmp_path, notes_of(["déjà vu", "dog"], trained_on(encoder)))
-    assert load_lookup(tmp_path) == (["déjà vu", "dog"], trained_on(encoder))
-    with pytest.raises(InputError, match=r"no trained HCL model .keywords.json is missing"):
-        load_lookup(tmp_path / "nowhere")
-    origin = tmp_path / "trained_on.json"
-    origin.write_text(origin.read_text(encoding="utf-8").replace('"keep"', '"kept"'), encoding="utf-8")
-    with pytest.raises(InputError, match="of another version of Keycontrast, which differs in keep, kept"):
-        load_lookup(tmp_path)
 
 
 def test_bad_inputs_are_named(encoder, tmp_path):
