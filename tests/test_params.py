@@ -57,15 +57,6 @@ def test_beginnings_that_cannot_be_are_refused(sample, starts, message):
         parse_params(sample, "params.yaml")
 
 
-def test_the_paper_starts_from_the_encoder_alone(sample):
-    sample["models"]["hcl"]["literal"] = {"dataset": "sample", "init": "artifacts/models/hcl",
-                                          "overrides": {"preset": "paper"}}
-    with pytest.raises(InputError, match="literal.init: under preset paper a model starts from the encoder alone"):
-        parse_params(sample, "params.yaml")
-    del sample["models"]["hcl"]["literal"]["init"]
-    assert parse_params(sample, "params.yaml").model("literal").latent.free_bits == 0
-
-
 def test_every_stage_reads_only_existing_params(sample):
     content = with_clld(with_pgkpr(sample))
     content["datasets"]["notes"] = {"source": "x.csv", "layout": "texts"}

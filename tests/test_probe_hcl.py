@@ -15,7 +15,6 @@ from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata
-from stages.metrics.retention import shows_keyword
 from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import KINDS, latent_points, separation, tsne
@@ -104,23 +103,6 @@ def test_points_are_those_of_the_model(paraphraser, items):
     assert set(found.index) == set(KINDS)
     for kind, point in expected.items():
         assert torch.allclose(torch.tensor(found[kind]), point[0], atol=1e-5), kind
-
-
-def test_both_tables_fit_their_schemas(probed):
-    latent = as_table(SCHEMAS["latent"], probed.latent).to_pandas()
-    counts = latent["kind"].value_counts()
-    # One of the eight has no negative, another no node for its target's keyword.
-    assert counts["input"] == counts["positive"] == 8
-    assert counts["negative"] == 7
-    assert counts["output_keyword"] == counts["impostor_keyword"] == 7
-    assert probed.metrics["latent"]["points"] == {kind: counts[kind] for kind in KINDS}
-    assert {len(vector) for vector in latent["vector"]} == {LATENT}
-    swap = as_table(SCHEMAS["keyword_swap"], probed.swap).to_pandas()
-    assert swap["example_id"].nunique() == 2
-    assert set(swap["choice"]) <= {"textrank", "random", "given"}
-    assert swap.loc[swap["choice"] == "textrank", "same_as_textrank"].all()
-    for row in swap.itertuples():
-        assert row.shows_keyword == shows_keyword(row.prediction, row.keyword)
 
 
 def test_items_that_lack_something_are_taken_last():
