@@ -7,7 +7,6 @@ from stages.common.schemas import TableSchema
 from stages.results import comparison
 from stages.tracks.clld import tables as clld
 from stages.tracks.common import schemas as tracks
-from stages.tracks.hcl import track as hcl
 from stages.tracks.pgkpr import items as pgkpr
 
 # In the order in which a text passes through them.
@@ -21,4 +20,4 @@ SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (
     clld.LABELLED_ITEMS,
     clld.VALIDATION_CONFUSION, clld.LABEL_DISTANCE, clld.CONFUSING_PAIRS, clld.CLASS_PREDICTIONS, clld.CLASS_SCORES,
     clld.CLASSES, clld.CONFUSION, clld.CALIBRATION, comparison.PAIRED, comparison.BY_STRATUM, comparison.MCNEMAR,
-    hcl.LATENT, hcl.KEYWORD_SWAP, judgement.JUDGEMENTS)}
+    tracks.LATENT, tracks.KEYWORD_SWAP, judgement.JUDGEMENTS)}

@@ -17,6 +17,9 @@ from tokenizers.pre_tokenizers import Whitespace
 from torch.nn import functional as F
 from transformers import (
     AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
     GPT2LMHeadModel,
     MT5ForConditionalGeneration,
     PreTrainedTokenizerFast,
@@ -26,11 +29,11 @@ from transformers import (
 from keycontrast.errors import InputError
 from models.common.decoding import Rules, beam_search, contrastive_search
 from models.common.training import Step
-from models.hcl.pretrained import T5, Claps, step_of, t5_config, token_contrast
+from models.hcl.pretrained import T5, Claps, generated, t5_config, token_contrast
 from stages.common.training import save_notes
-from stages.results.tracks.hcl import HCL
 from stages.tracks.hcl.baselines import build
 from stages.tracks.hcl.data import PieceOrigin
+from stages.tracks.hcl.export import AUTO, export_library_model
 from stages.tracks.hcl.generate import PieceRewriter
 
 STEP = Step(0, 10, 0, range(5))
@@ -194,20 +197,6 @@ def test_views_are_as_far_from_the_states_as_asked(claps):
         assert not moved[~real].any()
 
 
-def test_views_do_what_they_are_for(claps):
-    whole, source, states, targets, real = claps
-    for small in (1e-3, 1e-2):
-        near, _ = views(*claps, small=small, large=small)
-        gone = far_before_its_way_back(*claps)
-        assert whole.nll(near, targets, real) > whole.nll(states, targets, real)
-        assert whole.unlikeness(source, gone, real) > whole.unlikeness(source, states, real)
-    views(*claps)  # from as far as the paper goes, the direction of the way back restores the distribution
-    gone = far_before_its_way_back(*claps)
-    back = step_of(1e-2, gone, lambda moved: whole.divergence(states, moved, real), real)
-    assert whole.divergence(states, gone - back, real) < whole.divergence(states, gone, real)
-    assert whole.divergence(states, states, real) == 0
-
-
 def test_views_are_constants_and_teach_the_projection_alone(claps):
     whole, source, states, targets, real = claps
     views_of_states = whole.views(source, states.requires_grad_(), targets, real)
@@ -360,23 +349,6 @@ def test_half_precision_is_for_training_alone(name):
     assert torch.allclose(parts["reconstruction" if "reconstruction" in parts else "loss"], found.nll(given), rtol=0.1)
 
 
-def test_weights_come_from_the_cache_of_a_hub(encoder, tmp_path, monkeypatch):
-    folder = tmp_path / "models--somebody--tiny"
-    (folder / "refs").mkdir(parents=True)
-    (folder / "refs" / "main").write_text("a1b2c3")
-    theirs = pretrained("gpt2", folder / "snapshots" / "a1b2c3")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    sizes = small("simctg", source="hub:somebody/tiny")
-    start = piece_cases.start(encoder, "simctg", sizes)
-    found = build(piece_cases.values_of("simctg", sizes), start, MEAN)
-    assert torch.equal(found.transformer.wpe.weight, theirs.transformer.wpe.weight)
-    assert start.said.startswith("hub:somebody/tiny (version a1b2c3, sha256 ")
-    label = HCL.names.label
-    assert label(HCL.row({"architecture": "simctg", "simctg": sizes}, {})).endswith("SimCTG, from hub:somebody/tiny")
-    assert label(HCL.row({"architecture": "t5", "t5": small("t5")}, {})) == "T5 (small, from scratch)"
-
-
 def test_a_gpt2_over_berts_word_pieces_ends_with_sep(encoder, tmp_path):
     """As the Chinese ones are: their tokenizer has no end token, and their configuration says GPT-2's."""
     pretrained("gpt2", tmp_path)
@@ -393,10 +365,13 @@ def test_a_gpt2_over_berts_word_pieces_ends_with_sep(encoder, tmp_path):
     assert all(2 <= row.index(sep) <= 4 and not special & set(row[:row.index(sep)]) for row in rows)
 
 
-def test_a_hub_that_cannot_be_reached_is_said_of_the_row(encoder, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match="train_hcl.t5.source: hub:nobody/nothing could not be had"):
-        piece_cases.start(encoder, "t5", small("t5", source="hub:nobody/nothing"))
+def saved(case, folder):
+    """Save a baseline as its training does."""
+    case.model.save_pretrained(folder)
+    case.tokenizer.save_pretrained(folder)
+    origin = PieceOrigin(case.name, "tiny", "from scratch", asdict(case.marks), 12, 8, "first")
+    save_notes(folder, {"trained_on.json": asdict(origin)})
+    return folder
 
 
 def test_contrastive_search_is_for_models_that_go_single_steps(encoder, tmp_path):
@@ -404,16 +379,48 @@ def test_contrastive_search_is_for_models_that_go_single_steps(encoder, tmp_path
               "batch_size": 3, "top_k": 2, "alpha": 0.6}
     items = piece_cases.items().assign(references=[[]] * 8)
     for name in ("dialogpt", "t5"):
-        case = piece_cases.Case(name, tmp_path / name)
-        origin = PieceOrigin(name, "tiny", "from scratch", asdict(case.marks), 12, 8, "first")
-        folder = tmp_path / f"{name}-model"
-        case.model.save_pretrained(folder)
-        case.tokenizer.save_pretrained(folder)
-        save_notes(folder, {"trained_on.json": asdict(origin)})
-        rewriter = PieceRewriter(folder)
+        rewriter = PieceRewriter(saved(piece_cases.Case(name, tmp_path / name), tmp_path / f"{name}-model"))
         if name == "t5":
             with pytest.raises(InputError, match=r"generate_hcl.search is 'contrastive', and this model \(t5\)"):
                 next(rewriter.rewrite(items, decode, 0))
         else:
             rows = list(rewriter.rewrite(items, decode, 0))
             assert [len(rows_of) for rows_of in rows] == [3, 3, 2] and all(rows[0]["prediction"])
+
+
+# Their export to transformers
+
+
+@pytest.fixture(params=sorted(AUTO))
+def trained(request, tmp_path):
+    case = piece_cases.Case(request.param, tmp_path / "case")
+    return request.param, case, saved(case, tmp_path / "model")
+
+
+def test_an_auto_class_loads_it_and_it_writes_the_same(trained, tmp_path):
+    name, case, folder = trained
+    said = export_library_model(folder, tmp_path / "out", "out")
+    auto = AutoModelForCausalLM if name in ("dialogpt", "simctg") else AutoModelForSeq2SeqLM
+    assert f'{auto.__name__}.from_pretrained("out")' in said and "It reads 12 tokens" in said
+    found, told = auto.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert found.config.architectures == [type(found).__name__] and not hasattr(found.config, "margin")
+    marks = case.marks
+    for item in range(3):
+        batch = {key: value for key, value in case.batch([item]).items() if key in ("x_ids", "x_mask")}
+        rules = Rules(marks.end, marks.pad, 1, 6, marks.banned)
+        case.model.eval()
+        with torch.no_grad():
+            own = case.model.rewrite(batch, rules, 3)
+            other = generated(found.eval(), rules, 3, 1.0, input_ids=batch["x_ids"],
+                              attention_mask=batch["x_mask"].long())
+        assert own.tolist() == other.tolist()
+    assert AutoTokenizer.from_pretrained(tmp_path / "out").get_vocab() == case.tokenizer.get_vocab()
+
+
+def test_other_weights_are_told(trained, tmp_path, monkeypatch):
+    name, _, folder = trained
+    monkeypatch.setattr("stages.tracks.hcl.export.load_pieces",
+                        lambda *given: piece_cases.Case(name, tmp_path / "other", seed=1).model)
+    with pytest.raises(InputError, match="has other weights, so nothing was written"):
+        export_library_model(folder, tmp_path / "out", "out")

@@ -41,15 +41,6 @@ def test_a_share_is_rounded_up_of_the_pairs_that_are_confused_at_all():
     assert pairs(np.diag([4, 4, 4]))[0] == []
 
 
-def test_confusions_are_counted_and_read_back_in_any_order_of_rows():
-    true, predicted = np.array([0, 0, 1, 2, 2]), np.array([0, 2, 1, 2, 0])
-    counts = counted(true, predicted, 4)
-    assert counts.tolist() == [[1, 0, 1, 0], [0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]]
-    table = confusion_table(counts, ["a", "b", "c", "d"])
-    assert run(table.sample(frac=1, random_state=0), 1.0).equals(run(table, 1.0))
-    assert table.set_index(["label", "predicted"])["texts"]["a", "c"] == 1
-
-
 def test_scores_of_classes_agree_with_scikit_learn():
     from sklearn.metrics import precision_recall_fscore_support
 

@@ -16,7 +16,7 @@ from models.clld.clld import ClldModel
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.common.tables import as_table, read_frame, read_metadata
+from stages.common.tables import read_frame, read_metadata
 from stages.tracks.clld import linear_floor
 from stages.tracks.clld import train as train_clld
 from stages.tracks.clld.evaluate import (
@@ -27,7 +27,7 @@ from stages.tracks.clld.evaluate import (
     nll,
     run,
 )
-from stages.tracks.clld.new_texts import TrainedOn
+from stages.tracks.clld.export import TrainedOn
 from stages.tracks.common.evaluation import Resampling
 
 ON = TrainedOn("tiny", "none", "textcnn", 12, {"number": 5, "person": 8, "place": 8})
@@ -77,25 +77,6 @@ def test_calibration_by_hand():
     assert table[["from", "to"]].to_numpy().tolist() == [[0, .25], [.25, .5], [.5, .75], [.75, 1]]
     empty = calibration_table(np.array([0.9]), np.array([True]), 2)
     assert empty["texts"].tolist() == [0, 1] and empty[["confidence", "accuracy"]].isna().iloc[0].all()
-
-
-def test_tables_say_the_same():
-    tables, metrics = evaluate()
-    predictions, scores = tables["class_predictions"], tables["class_scores"]
-    assert predictions["predicted"].tolist() == scores["predicted"].tolist()
-    assert predictions["probability"].tolist() == [max(row) for row in predictions["probabilities"]]
-    assert metrics["run"]["accuracy"] == scores["correct"].mean()
-    classes, confusion = tables["classes"], tables["confusion"]
-    assert classes["f1"].mean() == pytest.approx(metrics["run"]["macro_f1"])
-    calibration = tables["calibration"].dropna()
-    gaps = (calibration["confidence"] - calibration["accuracy"]).abs() * calibration["texts"]
-    assert metrics["run"]["ece"] == pytest.approx(gaps.sum() / 9)
-    low, high = metrics["intervals"]["run"]["accuracy"]
-    assert low <= metrics["run"]["accuracy"] <= high and evaluate(resamples=0)[1]["intervals"]["run"] == {}
-    assert classes["class"].tolist() == CLASSES and classes["texts"].tolist() == [3, 3, 3]
-    assert confusion.groupby("label")["texts"].sum().tolist() == [3, 3, 3] and len(confusion) == 9
-    for kind, table in tables.items():
-        as_table(SCHEMAS[kind], table)
 
 
 def test_floors_stand_beside_the_run_on_the_same_texts():
@@ -178,19 +159,3 @@ def test_probabilities_are_those_of_the_saved_model_text_by_text(project):
             expected = model(encoded["input_ids"], encoded["attention_mask"]).double().softmax(-1)[0]
         assert np.allclose(row.probabilities, expected, atol=1e-6)
         assert row.probability == max(row.probabilities) and row.predicted == CLASSES[int(expected.argmax())]
-
-
-def test_a_run_may_be_of_the_validation_split(project):
-    params = (project / "params.yaml").read_text()
-    tiny_classes.write_params(project, {"ct": {}}, evaluate_clld={"split": "validation"})
-    assert main(["ct"]) == 0
-    found = json.loads(RunPaths("ct", 13).metrics.read_text())
-    trained = json.loads(ModelPaths("ct", 13).metrics.read_text())
-    assert found["settings"]["split"] == "validation"
-    assert found["run"]["accuracy"] == pytest.approx(trained["validation"]["accuracy"], abs=1e-6)
-    assert found["run"]["macro_f1"] == pytest.approx(trained["validation"]["macro_f1"], abs=1e-6)
-    own, kept = (read_frame(path, SCHEMAS[kind])["texts"].tolist() for path, kind in (
-        (RunPaths("ct", 13).table("confusion"), "confusion"),
-        (ModelPaths("ct", 13).table("validation_confusion"), "validation_confusion")))
-    assert own == kept
-    (project / "params.yaml").write_text(params)

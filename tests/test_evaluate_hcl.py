@@ -17,8 +17,8 @@ from stages.common.tables import Provenance, as_table, read_frame, read_metadata
 from stages.metrics.bertscore import BertScores
 from stages.metrics.bleu import distinct, sacrebleu, self_bleu
 from stages.metrics.rouge import rouge
-from stages.tracks.common.evaluation import Resampling
-from stages.tracks.common.schemas import STRATA, keyword_columns
+from stages.tracks.common.evaluation import Evaluated, Resampling
+from stages.tracks.common.schemas import keyword_columns
 from stages.tracks.hcl.evaluate import main, run
 
 TRAIN = [(1, "how do i lose belly fat", "what helps against belly fat"),
@@ -54,8 +54,9 @@ def items_frame():
 
 
 def evaluate(predictions=None, items=None, **changes):
-    return run(predictions_frame() if predictions is None else predictions, likelihoods_frame(),
-               items_frame() if items is None else items, Vectors(), **{"resampling": QUICK, **changes})
+    given = Evaluated(predictions_frame() if predictions is None else predictions,
+                      items_frame() if items is None else items, Vectors(), **{"resampling": QUICK, **changes})
+    return run(given, likelihoods_frame())
 
 
 def likelihoods_frame():
@@ -118,31 +119,6 @@ def test_nothing_depends_on_the_order_of_rows_even_in_ties():
     one, other = evaluate(), evaluate(predictions_frame()[::-1], items_frame()[::-1])
     pd.testing.assert_frame_equal(one.scores, other.scores)
     assert one.metrics == other.metrics
-
-
-def test_scores_fit_their_schema_and_hold_what_the_means_are_made_of():
-    result = evaluate()
-    table = as_table(SCHEMAS["scores"], result.scores).to_pandas()
-    assert sorted(set(table["system"])) == ["copy", "keyword", "nearest", "run", "shuffled"]
-    own = table[table["system"] == "run"]
-    for name in ("bleu_1", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_2", "rouge_l", "source_bleu_4"):
-        assert own[name].mean() == pytest.approx(result.metrics["run"][name])
-    assert own["keyword_kept"].tolist() == [False, True, None]
-    # "k" is the keyword of four training inputs; no training text has another but "lose", of targets
-    assert own["cluster"].tolist() == [0, 0, 0] and own["known"].tolist() == [False, False, False]
-    assert own["bertscore"].isna().all() and "bertscore" not in result.metrics["run"]
-
-
-def test_intervals_hold_the_value_and_have_the_shape_of_the_metrics():
-    metrics = evaluate(resampling=Resampling(400, 0.9, 1)).metrics
-    intervals = metrics["intervals"]
-    assert set(intervals["floors"]) == set(metrics["floors"])
-    for name, (low, high) in intervals["run"].items():
-        assert low <= metrics["run"][name] <= high, name
-    assert {"bleu_1", "corpus_bleu_4", "sacrebleu", "ibleu", "rouge_l", "keyword_kept"} <= set(intervals["run"])
-    assert intervals["floors"]["copy"]["source_bleu"] == pytest.approx([1, 1])
-    assert evaluate(resampling=Resampling(0)).metrics["intervals"] == {
-        "run": {}, "floors": {"copy": {}, "nearest": {}, "shuffled": {}, "keyword": {}}}
 
 
 class Scorer:
@@ -228,14 +204,6 @@ def test_columns_count_training_items_alone():
     found = keyword_columns(strata_items(), wanted)
     assert found["cluster"].tolist() == [0, 3, 0, 0, 0, 0, 0]      # <nokw> forms none
     assert found["known"].tolist() == [True, True, True, True, False, False, True]
-
-
-def test_each_item_is_known_or_unseen_and_clusters_are_known():
-    rows = pd.DataFrame(keyword_columns(strata_items(), strata_items()["example_id"]))
-    masks = {name: stratum.holds(rows) for name, stratum in STRATA.items()}
-    assert (masks["known"] ^ masks["unseen"]).all()
-    assert masks["cluster3"].sum() == 4 and masks["known"][masks["cluster3"]].all()
-    assert all(one.title and one.meaning for one in STRATA.values())
 
 
 @pytest.fixture

@@ -88,15 +88,6 @@ def test_unknown_words_may_be_banned(paraphrasers):
     assert set(" ".join(kept).split()) == {"[unk]"} and "[unk]" not in " ".join(banned)
 
 
-def test_long_sources_are_cut_as_in_training(paraphrasers):
-    model = paraphrasers["transformer"]
-    words = ["what", "is", "the", "best", "way", "to", "learn", "a", "language", "?"]
-    long, cut = (TEST[:1].assign(source_words=[words[:end]], source_tags=[["NN"] * end]) for end in (10, 8))
-    found = [run(pairs, model, decode(), 13) for pairs in (long, cut)]
-    assert found[0]["prediction"].tolist() == found[1]["prediction"].tolist()
-    assert found[0]["source"].tolist() == [" ".join(words)]
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project folder with a saved model and its evaluated pairs."""

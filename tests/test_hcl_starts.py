@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from keycontrast.errors import InputError
 from pipeline.export import export_model
 from stages.common.paths import ModelPaths
-from stages.params import load_params, parse_params
+from stages.params import load_params
 from stages.tracks.hcl import generate, train
 
 FROZEN = {"training": {"epochs": 2, "freeze_layers": 2}}
@@ -84,16 +84,6 @@ def test_a_row_of_no_epoch_is_the_start_itself(inside, project):
     assert generate.main(["still"]) == 0
 
 
-def test_a_row_goes_on_from_a_start(inside):
-    still = {"training": {"epochs": 1, "taken_rate": 1e-12, "freeze_layers": 2}}
-    assert inside("onward", init="given", overrides=still) == 0
-    for name, value in load_file("given/start.safetensors").items():
-        if not name.startswith(STATISTICS):
-            torch.testing.assert_close(weights("onward")[name], value.float(), rtol=0, atol=1e-5)
-    card = (ModelPaths("onward", 13).weights / "README.md").read_text()
-    assert "Initialised from model given" in card
-
-
 def test_a_start_of_another_encoder_or_a_damaged_one_is_refused(inside, project, tmp_path, capsys):
     given = project / "given" / "start.safetensors"
     facts = project / "given" / "start.json"
@@ -126,10 +116,3 @@ def test_what_cannot_be_a_start_is_said(project, monkeypatch, tmp_path):
         with pytest.raises(InputError, match=message):
             export_model(load_params(), name, tmp_path / "out", Console(file=StringIO()))
     assert not (tmp_path / "out").exists()
-
-
-def test_a_baseline_cannot_begin_with_a_start(project):
-    params = yaml.safe_load((project / "params.yaml").read_text())
-    params["models"]["hcl"]["pieces"]["init"] = "given"
-    with pytest.raises(InputError, match="pieces.init: given is a start of architecture hcl"):
-        parse_params(params, "params")

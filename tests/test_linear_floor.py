@@ -88,14 +88,6 @@ def test_a_class_without_a_training_text_costs_the_logarithm_of_texts_and_classe
     assert set(predictions["predicted"]) <= set(CLASSES) and metrics["test"]["accuracy"] == 0
 
 
-def test_two_classes_and_no_test_texts_are_enough():
-    items = tiny_classes.items()
-    two = items[(items["label"] != "place") & (items["split"] != "test")]
-    predictions, metrics = floor(two)
-    assert np.stack(predictions["probabilities"]).sum(1) == pytest.approx(np.ones(len(predictions)))
-    assert "test" not in metrics and metrics["classes"] == 2
-
-
 def test_words_that_are_too_rare_leave_nothing():
     with pytest.raises(InputError, match="linear_floor.min_count: 30: no word is in so many training texts; lower it"):
         floor(min_count=30)
@@ -113,13 +105,3 @@ def test_stage_writes_held_out_texts_with_the_same_bytes(tmp_path, monkeypatch):
     right = (rows["predicted"] == rows["label"])[rows["split"] == "test"].mean()
     assert metrics["test"]["accuracy"] == pytest.approx(right, abs=1e-6) and metrics["unfinished"] == []
     assert main(["tiny"]) == 0 and [bytes_of(path) for path in files] == before
-
-
-@pytest.mark.usefixtures("one_strength")
-def test_an_unfinished_fit_is_told(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(linear_floor, "_ITERATIONS", 2)
-    tiny_classes.write_project(tmp_path)
-    assert main(["tiny"]) == 0
-    assert "not finished after 2 iterations with C of 3.0" in capsys.readouterr().err
-    assert json.loads(DatasetPaths("tiny").metrics("linear_floor").read_text())["unfinished"] == [3.0]

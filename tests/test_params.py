@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from keycontrast.errors import InputError
-from stages.common.settings import declared, module_of, read_params, stage_hash, stage_params, stage_values
+from pipeline.recipes import read_recipe
+from stages.common.settings import declared, module_of, read_params, stage_params, stage_values
 from stages.params import load_params, parse_params, with_what_dvc_reads
-from stages.tracks.clld.track import source_of
+from stages.tracks.clld.tables import source_of
 
 ROOT = Path(__file__).resolve().parent.parent
 OF = "artifacts/confusing_pairs/"
@@ -44,15 +45,6 @@ def test_a_missing_or_broken_file_names_the_remedy(tmp_path):
         load_params(tmp_path / "params.yaml")
 
 
-def test_a_data_set_may_be_ingested_in_its_own_way(sample):
-    sample["datasets"]["sample"]["ingest"] = {"max_train": 3}
-    params = parse_params(sample, "params.yaml")
-    assert params.ingest_settings("sample").max_train == 3 and params.ingest.max_train is None
-    sample["datasets"]["sample"]["ingest"] = {"max_trian": 3}
-    with pytest.raises(InputError, match="datasets.sample.ingest.max_trian: unknown name; did you mean 'max_train'"):
-        parse_params(sample, "params.yaml")
-
-
 @pytest.mark.parametrize(("starts", "message"), [
     ({"hcl": "hlc"}, "models.hcl.hcl.init: no model 'hlc'; did you mean 'hcl'"),
     ({"hcl": "hcl"}, "models.hcl.hcl.init: the model would start from itself, by way of hcl"),
@@ -63,15 +55,6 @@ def test_beginnings_that_cannot_be_are_refused(sample, starts, message):
         sample["models"]["hcl"][name]["init"] = f"artifacts/models/{start}"
     with pytest.raises(InputError, match=message):
         parse_params(sample, "params.yaml")
-
-
-def test_the_paper_starts_from_the_encoder_alone(sample):
-    sample["models"]["hcl"]["literal"] = {"dataset": "sample", "init": "artifacts/models/hcl",
-                                          "overrides": {"preset": "paper"}}
-    with pytest.raises(InputError, match="literal.init: under preset paper a model starts from the encoder alone"):
-        parse_params(sample, "params.yaml")
-    del sample["models"]["hcl"]["literal"]["init"]
-    assert parse_params(sample, "params.yaml").model("literal").latent.free_bits == 0
 
 
 def test_every_stage_reads_only_existing_params(sample):
@@ -221,13 +204,6 @@ def test_what_dvc_reads_by_name_must_be_there(sample, tmp_path):
         load_params(file, whole=True)
 
 
-def test_blocks_of_settings_may_be_empty_but_not_missing(sample):
-    content = {name: value for name, value in sample.items() if name != "train_clld"}
-    filled, added = with_what_dvc_reads(content)
-    assert filled["train_clld"] == {} and added[("train_clld",)] == {}
-    assert ("models", "hcl", "hcl", "seeds") in added and filled["models"]["hcl"]["hcl"]["seeds"] == [13]
-
-
 @pytest.mark.parametrize(("change", "line"), [
     ({"graph": {"datasets": []}}, "models.hcl.hcl needs graph.datasets to name 'sample'"),
     ({"keywords": {"datasets": []}}, "graph.datasets needs keywords.datasets to name 'sample'"),
@@ -281,16 +257,6 @@ def unclassified(sample):
     return sample
 
 
-def test_overrides_reach_one_model_only_and_encoders_are_the_projects_unless_named(unclassified):
-    content = with_clld(unclassified, cnn={"dataset": "questions", "encoder": "textcnn", "seeds": [3],
-                                     "overrides": {"training": {"epochs": 7}, "textcnn": {"filters": 2}}})
-    params = parse_params({**content, "encoder": {"source": "hub:bert-base-uncased"}}, "recipe")
-    assert params.model("cnn").training.epochs == 7 and params.model("cnn").textcnn.filters == 2
-    assert params.model("ct") == params.train_clld
-    assert (source_of(params, "ct"), source_of(params, "cnn")) == ("hub:bert-base-uncased", "textcnn")
-    assert (params.model_seeds("ct"), params.model_seeds("cnn")) == ([params.seed], [3])
-
-
 @pytest.mark.parametrize(("model", "line"), [
     ({"dataset": "question"}, "models.clld.m.dataset: no data set 'question'; did you mean 'questions'?"),
     ({"dataset": "sample"}, "models.clld.m.dataset: sample has pairs, and the model needs labelled texts"),
@@ -312,16 +278,6 @@ def test_wrong_names_and_values_of_a_model_are_named(unclassified, model, line):
     assert len(lines) == 1 and line in lines[0], lines
 
 
-def test_a_contrast_needs_a_second_text(unclassified):
-    def model(**overrides):
-        return {"dataset": "questions", "contrast": "uniform", "overrides": overrides}
-
-    content = with_clld(unclassified, m=model(training={"batch_size": 1}), plain=model(training={"micro_batch": 1}),
-                        ct1={**model(training={"batch_size": 1}), "contrast": "none"})
-    assert refused(content) == ["models.clld.m: training.batch_size of 1 leaves the contrast nothing but the two views "
-                                "of a text; give at least 2, or set contrast to none"]
-
-
 @pytest.mark.parametrize("earlier", ["hcl", "pgkpr"])
 def test_models_and_runs_of_two_tracks_cannot_share_a_folder(unclassified, earlier):
     content = with_clld(unclassified)
@@ -330,18 +286,16 @@ def test_models_and_runs_of_two_tracks_cannot_share_a_folder(unclassified, earli
                                 f"write the same folder; rename one of them" for block in ("models", "runs")]
 
 
-def test_the_hash_of_a_training_sees_its_block_its_model_and_the_encoder(unclassified):
-    def hashed(stage="train_clld", key="ct", **changes):
-        content = {**with_clld(unclassified, sled={**STATIC, "pairs_of": OF + "ct"}),
-                   "confusing_pairs": {"models": ["ct"]}, **changes}
-        return stage_hash(parse_params(content, "recipe").plain(), stage, key)
-
-    of_words = {"datasets": ["questions"], "min_count": 3}
-    assert hashed() == hashed(evaluate_clld={"split": "validation"}) == hashed(linear_floor=of_words)
-    assert len({hashed(), hashed(train_clld={"pool": "mean"}), hashed(encoder={"source": "scratch"}),
-                hashed(key="sled")}) == 4
-    assert hashed("confusing_pairs") != hashed("confusing_pairs", confusing_pairs={"models": ["ct"], "share": 0.5})
-    assert hashed("linear_floor", "questions") == hashed("linear_floor", "questions", train_clld={"pool": "mean"})
-    assert hashed() == hashed(runtime={"workers": 7}) == hashed(report={"examples": 3})
-    values = stage_values(parse_params(with_clld(unclassified), "recipe").plain(), "evaluate_clld", "ct")
-    assert values["evaluate_clld"]["split"] == "test" and values["models.clld.ct.seeds"] == [13]
+@pytest.mark.parametrize("dataset", ["trec6", "mr", "r8", "r52", "20ng"])
+def test_every_data_set_has_the_papers_settings(dataset):
+    params = read_recipe("paper-clld", data="/data", folder=ROOT / "recipes", changes=[f"dataset={dataset}"])
+    training = params.train_clld.training
+    assert (training.epochs, training.patience, training.batch_size, training.micro_batch) == (50, 10, 128, 128)
+    assert training.schedule == "constant"
+    assert params.train_clld.max_length == 128 and not any(model.overrides for model in params.models.clld.values())
+    assert all(model.seeds == [13, 14, 15] for model in params.models.clld.values())
+    rows, contrasts = {}, ["none", "uniform", "static_tau_pairs", "adaptive"]
+    for name, model in params.models.clld.items():
+        rows.setdefault(source_of(params, name), []).append(model.contrast)
+    assert rows == {"hub:bert-base-uncased": [*contrasts, "supcl_seq", "simcse"], "hub:albert-base-v2": contrasts,
+                    "textcnn": contrasts}

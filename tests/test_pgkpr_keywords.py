@@ -1,18 +1,13 @@
 """Keyword masks: coins in training and evaluation, primary words, all occurrences of a word."""
 
-from typing import get_args
 
 import numpy as np
 import pandas as pd
-import pytest
 import tiny_rewriters
 import torch
 
-from models.pgkpr.settings import Architecture
-from stages.params.tracks import READING
-from stages.tracks.pgkpr.items import COLUMNS, FLIPPED_RULES, USED, first_places, fixed_masks
-from stages.tracks.pgkpr.params import KeywordInput
-from stages.tracks.pgkpr.train import keyword_rule, training_mask, training_passes
+from stages.tracks.pgkpr.items import first_places, fixed_masks
+from stages.tracks.pgkpr.train import training_mask, training_passes
 
 KEYWORDS = {"by": "attribution", "train_scores": "both", "flip": "epoch", "mark_all": False}
 
@@ -85,25 +80,6 @@ def test_fixed_coins_depend_on_seed_scores_and_example_alone():
     assert any(not np.array_equal(one, two) for one, two in zip(masks, fixed_masks(same, "xy", 13), strict=True))
 
 
-def test_fixed_masks_mark_all_occurrences_when_asked():
-    row = {"example_id": 5, "source_words": np.array(["a", "b", "a", "b"], dtype=object),
-           "score_xx": np.array([1.0, 0.0, 0.0, 0.0])}
-    assert tiny_rewriters.fixed_mask(row, "xx", 1).tolist() == [True, False, False, False]
-    assert tiny_rewriters.fixed_mask(row, "xx", 1, mark_all=True).tolist() == [True, False, True, False]
-    # What was cut off marks nothing.
-    late = {**row, "score_xx": np.array([0.0, 0.0, 1.0, 0.0])}
-    assert tiny_rewriters.fixed_mask(late, "xx", 1, mark_all=True).tolist() == [True, False, True, False]
-    assert tiny_rewriters.fixed_mask(late, "xx", 1, mark_all=True, max_length=2).tolist() == [False, False]
-
-
-@pytest.mark.parametrize("which", ["psi_xx", "psi_xy", "s_tagger", "textrank"])
-def test_primary_words_need_no_coins(which):
-    frame = pairs()
-    for seed in (1, 2):
-        for mask, column in zip(fixed_masks(frame, which, seed), frame[COLUMNS[which]], strict=True):
-            assert mask.tolist() == column
-
-
 def test_offline_coins_are_flipped_once_per_row():
     frame = pairs()
     offline = {**KEYWORDS, "flip": "offline"}
@@ -118,13 +94,6 @@ def test_offline_coins_are_flipped_once_per_row():
     assert not np.array_equal(one, two)
     strongest = [int(np.argmax(row)) for row in frame["score_xy"]]
     assert all(row[place] == 1 for row, place in zip(first[0], strongest, strict=True))
-
-
-@pytest.mark.parametrize("scores", ["both", "xy"])
-def test_primary_words_of_the_pair_are_read_in_training_whatever_the_scores(scores):
-    frame = pairs()
-    (found,) = training_passes(frame, "psi", {**KEYWORDS, "train_scores": scores}, seed=1)
-    assert [row.astype(bool).tolist() for row in found] == frame["primary_xy"].tolist()
 
 
 def test_random_words_are_as_many_as_by_attribution_and_of_no_place():
@@ -151,13 +120,3 @@ def test_controls_mark_no_word_or_every_word():
             assert len(found) == passes
             assert all((row == marked).all() and len(row) == len(words)
                        for rows in found for row, words in zip(rows, frame["source_words"], strict=True))
-
-
-def test_architectures_know_their_keywords():
-    ways = [*USED]
-    assert [*get_args(KeywordInput.model_fields["by"].annotation)] == ways and {*FLIPPED_RULES} < {*ways}
-    rules = {name: [keyword_rule(name, by) for by in ways] for name in get_args(Architecture)}
-    assert {name for name, found in rules.items() if None not in found} == READING
-    none = [None] * len(ways)
-    assert rules == {"pgkpr": ways, "ianet": ["psi", *ways[1:]], "transformer": none, "residual_lstm": none,
-                     "latent_bow": none}

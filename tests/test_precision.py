@@ -19,7 +19,7 @@ from stages.common.device import check_precision, computed_in, computing, settle
 from stages.common.encoders import embed_texts
 from stages.common.seeds import seed_everything
 from stages.metrics.bertscore import BertScorer
-from stages.tracks.clld.new_texts import class_probabilities
+from stages.tracks.clld.export import class_probabilities
 
 
 @pytest.fixture

@@ -11,9 +11,7 @@ import torch
 
 from keycontrast.errors import InputError
 from keycontrast.text.annotate import annotator
-from models.common import UNK
 from models.keywords.s_tagger import STagger, STaggerConfig
-from models.pgkpr.rewriters import load_rewriter
 from pipeline.predict import _alone, predict, standing
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
@@ -21,8 +19,7 @@ from stages.common.tables import Provenance, write_json, write_table
 from stages.params import load_params
 from stages.psi.s_tagger import word_tokenizer
 from stages.tracks.pgkpr import generate
-from stages.tracks.pgkpr.export import load_lookup
-from stages.tracks.pgkpr.track import PGKPR
+from stages.tracks.registry import PGKPR
 
 TEXTS = ["What is the best way to learn a language?", "Don't eat the dog!", "who can play with the zebra ?"]
 MODELS = {"pgkpr": "pgkpr", "plain": "transformer"}
@@ -158,23 +155,6 @@ def test_the_best_outputs_come_with_the_first_of_them(caplog):
         assert line["n_best"][0] == {name: line[name] for name in ("prediction", "words")}
         assert len({one["words"] for one in line["n_best"]}) == 3
     assert "--n 3: run xx searches with num_beams 1, and is searched with 3 here" in caplog.text
-
-
-def test_no_output_for_people_holds_unk(project):
-    """Of a model that would write nothing else."""
-    folder = ModelPaths("plain", 13).weights
-    model = load_rewriter(folder)
-    weights = next(value for value in model.parameters() if value.shape == (load_lookup(folder)[0].size,))
-    before = weights.data.clone()
-    weights.data[UNK] = 1000.0
-    model.save_pretrained(folder)
-    try:
-        assert not any("[unk]" in line["words"] + line["prediction"] for line in lines("plain"))
-        found = [one for line in lines("plain", n=2) for one in line["n_best"]]
-        assert len(found) == 6 and not any("unk" in one["words"] for one in found)
-    finally:
-        weights.data.copy_(before)
-        model.save_pretrained(folder)
 
 
 def test_a_run_below_its_floor_is_not_praised(tmp_path, monkeypatch, caplog):

@@ -10,13 +10,11 @@ import tiny_items
 import tiny_training
 import torch
 
-from keycontrast.errors import InputError
 from models.hcl.graph import KeywordGraph
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata
-from stages.metrics.tokens import shows_keyword
 from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import KINDS, latent_points, separation, tsne
@@ -24,7 +22,6 @@ from stages.tracks.hcl.params import GenerateHcl, ProbeHcl, TrainHcl
 from stages.tracks.hcl.probe import (
     _write,
     draw,
-    edit_distance,
     frequent_negatives,
     keyword_choices,
     run,
@@ -108,32 +105,6 @@ def test_points_are_those_of_the_model(paraphraser, items):
         assert torch.allclose(torch.tensor(found[kind]), point[0], atol=1e-5), kind
 
 
-def test_points_do_not_depend_on_what_stands_beside(paraphraser, items):
-    together = latent_points(paraphraser, items)[0]
-    alone = pd.concat([latent_points(paraphraser, items[items["example_id"] == number])[0] for number in (9, 3)])
-    both = together.merge(alone, on=["example_id", "kind"])
-    assert len(both) == len(alone)
-    assert both["text_x"].tolist() == both["text_y"].tolist()
-    assert np.allclose(np.stack(both["vector_x"]), np.stack(both["vector_y"]), atol=1e-5)
-
-
-def test_both_tables_fit_their_schemas(probed):
-    latent = as_table(SCHEMAS["latent"], probed.latent).to_pandas()
-    counts = latent["kind"].value_counts()
-    # One of the eight has no negative, another no node for its target's keyword.
-    assert counts["input"] == counts["positive"] == 8
-    assert counts["negative"] == 7
-    assert counts["output_keyword"] == counts["impostor_keyword"] == 7
-    assert probed.metrics["latent"]["points"] == {kind: counts[kind] for kind in KINDS}
-    assert {len(vector) for vector in latent["vector"]} == {LATENT}
-    swap = as_table(SCHEMAS["keyword_swap"], probed.swap).to_pandas()
-    assert swap["example_id"].nunique() == 2
-    assert set(swap["choice"]) <= {"textrank", "random", "given"}
-    assert swap.loc[swap["choice"] == "textrank", "same_as_textrank"].all()
-    for row in swap.itertuples():
-        assert row.shows_keyword == shows_keyword(row.prediction, row.keyword)
-
-
 def test_items_that_lack_something_are_taken_last():
     items = pd.DataFrame({"example_id": [5, 3, 8, 1]})
     fits = np.array([False, True, True, False])
@@ -169,24 +140,9 @@ def test_measures_against_a_loop():
     assert measures["share_positive_nearer"] == pytest.approx(np.mean(np.array(positive) < gaps["negative"]))
     assert measures["share_positive_nearer_kl"] == pytest.approx(4 / 5)
     assert measures["share_output_keyword_nearer"] is None
-    same, own = [], []
-    for place, (item, kind, vector) in enumerate(rows):
-        others = sorted((np.linalg.norm(vector - other[2]), other[1]) for number, other in enumerate(rows)
-                        if number != place)
-        same += [other == kind for _, other in others[:5]]
-        if kind == "input":
-            nearest = min(range(6), key=lambda other: np.linalg.norm(at[other, "positive"] - vector))  # noqa: B023
-            own.append(nearest == item)
-    assert measures["share_same_kind"] == pytest.approx(np.mean(same))
-    assert measures["share_same_kind_by_chance"] == pytest.approx((4 * 6 * 5 + 5 * 4) / (29 * 28))
+    own = [min(range(6), key=lambda other: np.linalg.norm(at[other, "positive"] - at[item, "input"])) == item  # noqa: B023
+           for item in range(6)]
     assert measures["share_own_target"] == pytest.approx(np.mean(own))
-
-
-@pytest.mark.parametrize(("one", "other", "distance"), [
-    ("how do I run", "how do i run", 0.0), ("how do I run ?", "how can I run fast ?", 2 / 6), ("", "a b", 1.0),
-    ("", "", 0.0), ("我要跑步", "我不要跑", 2 / 4)])
-def test_the_edit_distance_is_in_tokens_over_those_of_the_longer_text(one, other, distance):
-    assert edit_distance(one, other) == edit_distance(other, one) == pytest.approx(distance)
 
 
 def test_what_a_swap_does_is_measured_beside_what_is_there_without_it():
@@ -232,7 +188,7 @@ def test_the_most_frequent_negative_neighbour_is_counted_over_clusters():
 def test_every_choice_has_its_keyword(paraphraser, items):
     words, model = tiny_items.NODES, paraphraser.model
     sample = items.tail(4)
-    choices = keyword_choices(sample, items[items["split"] == "train"], words, model.graph, None, 1)
+    choices = keyword_choices(sample, items[items["split"] == "train"], words, model.graph, 1)
     assert choices["textrank"].tolist() == sample["keyword"].tolist()
     assert all(other in words and other != own for own, other in zip(choices["textrank"], choices["random"],
                                                                      strict=True))
@@ -240,10 +196,6 @@ def test_every_choice_has_its_keyword(paraphraser, items):
     for own, given, negative in zip(choices["textrank"], choices["given"], sample["negative_keyword"], strict=True):
         expected = words[(words.index(own) + 2) % len(words)] if own in words else negative
         assert given == expected
-    given = keyword_choices(sample, items, words, model.graph, " DOG ", 1)
-    assert set(given["given"]) == {"dog"}
-    with pytest.raises(InputError, match=r"probe_hcl\.given: 'dgo' is no keyword .* did you mean 'dog'"):
-        keyword_choices(sample, items, words, model.graph, "dgo", 1)
 
 
 @pytest.mark.parametrize(("groups", "absent", "reason"), [
@@ -269,11 +221,6 @@ def test_ablations_lack_what_they_lack_and_say_so(encoder, items, tmp_path, grou
         assert swap["keyword"].isna().all()
 
 
-def test_an_empty_split_is_named(paraphraser, items):
-    with pytest.raises(InputError, match=r"the validation split is empty"):
-        probe(paraphraser, items, split="validation")
-
-
 def test_everything_is_written(probed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     _write("first", probed, Provenance("probe_hcl@first", "0123", precision=computed_in("fp32", False)))
@@ -288,11 +235,3 @@ def test_everything_is_written(probed, tmp_path, monkeypatch):
     for measures in (metrics["keyword_swap"]["random"], metrics["keyword_swap"]["given"]):
         assert 0 <= measures["share_changed"] <= 1
     assert metrics["keyword_swap"]["textrank"]["share_changed"] == 0.0
-
-
-def test_the_sample_prefers_whole_items_and_says_so(paraphraser, items):
-    metrics = probe(paraphraser, items, items=3, swaps=0).metrics["latent"]
-    assert metrics["filled_with_others"] == 0
-    assert metrics["points"] == dict.fromkeys(KINDS, 3)
-    everyone = probe(paraphraser, items, swaps=0).metrics["latent"]
-    assert everyone["fitting_items"] + everyone["filled_with_others"] == 8

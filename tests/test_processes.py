@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from source_imports import ROOT
 
+from keycontrast import files
 from keycontrast.errors import InputError
 from stages.run import processes
 from stages.run.processes import ORCHESTRATOR, alive, exclusive

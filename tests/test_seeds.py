@@ -54,13 +54,6 @@ def with_seeds(track, folder, seeds):
     write(folder, {name: {**model, "seeds": seeds} for name, model in models.items()})
 
 
-def test_a_row_without_seeds_has_the_projects_and_says_so():
-    params = params_of({"m": {"dataset": "d"}, "n": {"dataset": "d", "seeds": [5, 4]}}, seed=7,
-                       runs={"hcl": {"r": {"model": "n"}}})
-    assert (params.model_seeds("m"), params.run_seeds("r")) == ([7], [5, 4])
-    assert params.model_dump(mode="json")["models"]["hcl"]["m"]["seeds"] == [7]
-
-
 def test_an_earlier_model_gives_the_same_seed_or_its_first():
     models = {"start": {"dataset": "d", "seeds": [13, 14]},
               "m": {"dataset": "d", "init": "artifacts/models/start", "seeds": [15, 14]}}

@@ -85,44 +85,32 @@ def run(python, folder, stage, key):
     assert done.returncode == 0, done.stderr
 
 
-def project(folder, write, params=None, **settings):
+def project(folder, write, params):
     """Write a project whose data stages are done, with the code beside it."""
     folder.mkdir()
     for name in ("keycontrast", "stages", "models", "dvc.yaml"):
         (folder / name).symlink_to(ROOT / name)
     with chdir(folder):
-        write(folder, **settings)
+        write(folder)
     content = yaml.safe_load((folder / "params.yaml").read_text())
-    (folder / "params.yaml").write_text(yaml.safe_dump({**content, **(params or {})}))
+    (folder / "params.yaml").write_text(yaml.safe_dump({**content, **params}))
     return folder
 
 
-@pytest.mark.whole
-def test_hcl_is_trained_generated_and_evaluated(python, tmp_path):
-    folder = project(tmp_path / "hcl", tiny_training.write_project, {
-        "generate_hcl": {"num_beams": 2, "max_length": 8}, "evaluation": {"resamples": 20},
-        "runs": {"hcl": {"hcl": {"model": "hcl"}}}})
-    for stage in ("train", "generate", "evaluate"):
-        run(python, folder, f"tracks.hcl.{stage}", "hcl")
-    assert (folder / "artifacts/runs/hcl/13/metrics.json").exists()
+def write_classes(folder):
+    tiny_classes.write_project(folder, {"ct": {"encoder": None}})
+    assert linear_floor.main(["tiny"]) == 0
 
 
 @pytest.mark.whole
-def test_pgkpr_is_trained_generated_and_evaluated(python, tmp_path):
-    folder = project(tmp_path / "pgkpr", tiny_rewriters.write_project, {"evaluation": {"resamples": 20}},
-                     runs={"pgkpr": {"model": "pgkpr"}})
-    for stage in ("train", "generate", "evaluate"):
-        run(python, folder, f"tracks.pgkpr.{stage}", "pgkpr")
-    assert (folder / "artifacts/runs/pgkpr/13/metrics.json").exists()
-
-
-@pytest.mark.whole
-def test_clld_is_trained_and_evaluated(python, tmp_path):
-    def prepared(folder):
-        tiny_classes.write_project(folder, {"ct": {"encoder": None}})
-        assert linear_floor.main(["tiny"]) == 0
-
-    folder = project(tmp_path / "clld", prepared)
-    for stage in ("train", "evaluate"):
-        run(python, folder, f"tracks.clld.{stage}", "ct")
-    assert (folder / "artifacts/runs/ct/13/metrics.json").exists()
+@pytest.mark.parametrize(("track", "key", "stages", "write", "params"), [
+    ("hcl", "hcl", ("train", "generate", "evaluate"), tiny_training.write_project, {
+        "generate_hcl": {"num_beams": 2, "max_length": 8}, "runs": {"hcl": {"hcl": {"model": "hcl"}}}}),
+    ("pgkpr", "pgkpr", ("train", "generate", "evaluate"), tiny_rewriters.write_project, {
+        "runs": {"pgkpr": {"pgkpr": {"model": "pgkpr"}}}}),
+    ("clld", "ct", ("train", "evaluate"), write_classes, {})])
+def test_models_are_trained_and_evaluated(python, tmp_path, track, key, stages, write, params):
+    folder = project(tmp_path / track, write, {"evaluation": {"resamples": 20}, **params})
+    for stage in stages:
+        run(python, folder, f"tracks.{track}.{stage}", key)
+    assert (folder / f"artifacts/runs/{key}/13/metrics.json").exists()

@@ -18,15 +18,12 @@ from transformers import AutoTokenizer, BertModel
 from keycontrast.errors import InputError
 from models.clld.clld import ClldModel
 from pipeline.schemas import SCHEMAS
-from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths
-from stages.common.tables import read_frame, read_metadata
+from stages.common.tables import read_frame
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.clld import confusing_pairs
-from stages.tracks.clld.new_texts import TrainedOn, load_classifier
-from stages.tracks.clld.tables import class_numbers, classes_of, labelled_texts, matrix_at
-from stages.tracks.clld.track import LABELS
+from stages.tracks.clld.tables import LABELS, labelled_texts, matrix_at
 from stages.tracks.clld.train import build, chosen_pairs, main, named_pairs, run, with_own_rates
 
 ROWS = {"none": [], "uniform": [], "static_tau_pairs": [(1, 2)], "adaptive": [], "supcl_seq": [], "simcse": []}
@@ -40,14 +37,6 @@ def encoder(tmp_path_factory):
 def built(row="none", encoder=None, texts=("what is it",), **blocks):
     kind = "textcnn" if encoder is None else "bert"
     return build(tiny_classes.settings(kind, **blocks), row, ROWS[row], CLASSES, encoder, texts, seed=5)
-
-
-def test_texts_come_with_their_classes_in_the_order_of_ids():
-    found = tiny_classes.tables()
-    items = labelled_texts(found["labelled_examples"][::-1], found["texts"].sample(frac=1, random_state=0))
-    assert items["example_id"].tolist() == list(range(42)) and items["text_id"].tolist() == list(range(100, 142))
-    assert items["text"].tolist() == found["texts"]["text"].tolist() and classes_of(items) == CLASSES
-    assert class_numbers(items["label"][:4], CLASSES) == [0, 1, 2, 0]
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -211,7 +200,7 @@ def trained(project, monkeypatch):
 
 
 FILES = {"model", "history.csv", "items.parquet", "metrics.json", "validation_confusion.parquet",
-         "label_distance.parquet", "evaluations.csv"}
+         "label_distance.parquet"}
 
 
 @pytest.mark.parametrize("name", ["ct", "clald", "bert"])
@@ -236,26 +225,6 @@ def test_stage_writes_what_a_run_and_a_report_need(trained, name):
     assert right / counts["texts"].sum() == metrics["validation"]["accuracy"] and len(counts) == 9
 
 
-def test_items_are_the_evaluated_texts(trained):
-    items, whole = read_frame(trained["ct"].items, SCHEMAS["labelled_items"]), tiny_classes.items()
-    pd.testing.assert_frame_equal(items, whole[whole["split"] != "train"].reset_index(drop=True))
-    assert read_metadata(trained["ct"].items)["stage"] == "train_clld@ct"
-    assert read_metadata(trained["ct"].items)["precision"] == computed_in("fp32", False)
-    config = json.loads((trained["ct"].weights / "config.json").read_text())
-    assert config["computed_in"] == computed_in("fp32", False)
-
-
-def test_a_folder_knows_where_its_model_came_from(trained):
-    on = load_classifier(trained["clald"].weights).on
-    assert on == TrainedOn("tiny", "adaptive", "textcnn", 12, {name: 8 for name in CLASSES}) and on.classes == CLASSES
-    assert load_classifier(trained["bert"].weights).on.encoder == "path:encoder"
-    card = (trained["clsled"].weights / "README.md").read_text()
-    assert "# clsled: CT+CLSLED" in card and "data set `tiny`: 24 texts, 9 for selection" in card
-    assert "- `person`: 8 training texts" in card and "label distance static_tau_pairs" in card
-    with pytest.raises(InputError, match=r"no trained CLLD model .trained_on.json is missing"):
-        load_classifier(trained["ct"].folder)
-
-
 def test_label_distances_are_those_of_the_row(trained):
     def table(name):
         return read_frame(trained[name].table("label_distance"), SCHEMAS["label_distance"])
@@ -277,15 +246,6 @@ def test_label_distances_are_those_of_the_row(trained):
     best = json.loads(trained["clald"].metrics.read_text())["best_epoch"]
     at_best = matrix_at(moved, moved.loc[moved["epoch"] <= best, "evaluation"].max())[0]
     assert np.allclose(saved, at_best)
-
-
-def test_a_saved_tokenizer_is_as_new(trained):
-    for name in ("ct", "bert"):
-        tokenizer = AutoTokenizer.from_pretrained(trained[name].weights)
-        assert tokenizer.model_max_length == 12
-        said = json.loads((trained[name].weights / "tokenizer.json").read_text())
-        assert said["truncation"] is None and said["padding"] is None
-    assert AutoTokenizer.from_pretrained(trained["ct"].weights)("Zebra is")["input_ids"][0] == 1  # a test text's word
 
 
 def test_a_second_training_has_the_same_bytes(trained, monkeypatch):

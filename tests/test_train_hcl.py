@@ -23,16 +23,12 @@ from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
-from stages.common.training import save_notes
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.process import RECORDS
 from stages.tracks.hcl.data import (
     TrainedOn,
     TripleBatches,
     UnseenKeywords,
     joined_items,
-    load_lookup,
-    notes_of,
     word_pieces,
 )
 from stages.tracks.hcl.params import TrainHcl
@@ -78,12 +74,6 @@ def items():
     return joined_items(**tiny_items.tables())
 
 
-def test_items_join_texts_and_keywords(items):
-    assert items["source"].tolist() == tiny_items.SOURCES
-    assert [tiny_items.NODES[i] for i in items["input_node"][:7]] == tiny_items.KEYWORDS[:7]
-    assert items.loc[0, "references"] == [tiny_items.TARGETS[0]]
-
-
 def test_items_list_their_negative_and_batches_read_it(items, tmp_path):
     assert items["negatives"].tolist() == [[text] if text else [] for text in tiny_items.NEGATIVES]
     tokenizer = tiny_bert.tokenizer(tmp_path)
@@ -92,16 +82,6 @@ def test_items_list_their_negative_and_batches_read_it(items, tmp_path):
     assert batch["neg_ids"][0][batch["neg_mask"][0]].tolist() == words
     assert batch["neg_ids"][1][batch["neg_mask"][1]].tolist() == [words[0], words[-1]]  # there is none
     assert batches.has_negative.tolist() == [text is not None for text in tiny_items.NEGATIVES]
-
-
-def test_keywords_outside_the_training_graph_have_no_node():
-    tables = tiny_items.tables()
-    tables["nodes"] = tables["nodes"][tables["nodes"]["keyword"] != "dog"].reset_index(drop=True)
-    tables["nodes"]["node_id"] = range(len(tables["nodes"]))
-    items = joined_items(**tables)
-    assert items.loc[2, "input_node"] == -1
-    assert items.loc[5, "negative_node"] == -1
-    assert items.loc[0, "input_node"] >= 0
 
 
 def test_batches_wrap_cut_and_shift(items, tmp_path):
@@ -179,14 +159,6 @@ def test_every_parameter_learns_at_the_rate_of_its_origin(task):
         id(parameter) for parameter in task.model.decoder.parameters()}
 
 
-def test_the_frozen_encoder_gives_vectors_to_unseen_keywords(encoder):
-    unseen = UnseenKeywords(trained_on(encoder))
-    items = pd.DataFrame({"unseen_text": ["how do i run", "why eat"], "input_node": [2, -1]})
-    vectors = unseen.vectors(items)
-    assert vectors[0].abs().sum() == 0
-    assert torch.equal(vectors[1], unseen.embedded(["why eat"])[0])
-
-
 def test_the_oracle_reads_the_keyword_of_the_target_in_training_and_validation(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_training.write_project(tmp_path, {"oracle": {"dataset": "tiny", "overrides": {"keyword": {
@@ -218,18 +190,6 @@ def test_another_encoder_in_the_same_place_is_noticed(encoder):
     on = trained_on(encoder)
     with pytest.raises(InputError, match="is no longer the encoder that the model was trained with"):
         UnseenKeywords(TrainedOn(**{**vars(on), "encoder": {**on.encoder, "sha256": "0"}})).embedded(["a"])
-
-
-def test_the_lookup_travels_with_the_model(encoder, tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    save_notes(tmp_path, notes_of(["déjà vu", "dog"], trained_on(encoder)))
-    assert load_lookup(tmp_path) == (["déjà vu", "dog"], trained_on(encoder))
-    with pytest.raises(InputError, match=r"no trained HCL model .keywords.json is missing"):
-        load_lookup(tmp_path / "nowhere")
-    origin = tmp_path / "trained_on.json"
-    origin.write_text(origin.read_text(encoding="utf-8").replace('"keep"', '"kept"'), encoding="utf-8")
-    with pytest.raises(InputError, match="of another version of Keycontrast, which differs in keep, kept"):
-        load_lookup(tmp_path)
 
 
 def test_bad_inputs_are_named(encoder, tmp_path):
@@ -316,24 +276,6 @@ def test_a_start_that_is_not_trained_or_does_not_fit_is_named(tmp_path, monkeypa
     with pytest.raises(InputError, match="models.hcl: init: .*vocabulary .* here and 30 there"):
         run(joined_items(**tiny_items.tables()), graph(), settings(), encoder, UnseenKeywords(trained_on(encoder)), 13,
             FolderCheckpoints(tmp_path, "a"), start=tiny_hcl.model())
-
-
-def test_alarms_are_in_metrics_and_card(trained):
-    alarms = json.loads(trained["hcl"].metrics.read_text())["alarms"]
-    assert alarms and all(set(alarm) == {"name", "epoch", "message", "advice"} for alarm in alarms)
-    card = (trained["hcl"].weights / "README.md").read_text()
-    for alarm in alarms:
-        assert f"- **{alarm['name']}**" in card and f"What to try: {alarm['advice']}." in card
-
-
-def test_the_record_says_how_fast_it_went_and_no_artifact_does(trained):
-    record = json.loads((RECORDS / "train_hcl@hcl.json").read_text())
-    speed = record["training"]
-    assert speed["steps"] == 3 * 2 and speed["processes"] == 1
-    assert speed["items_per_second"] > 0 < speed["seconds_per_step_median"]
-    assert record["peak_memory_mib"] > 0
-    said = trained["hcl"].metrics.read_text() + trained["hcl"].history.read_text()
-    assert "second" not in said
 
 
 def test_a_text_without_a_keyword_row_is_named():

@@ -63,7 +63,6 @@ class ModelPaths:
         self.folder = MODELS / name / str(seed)
         self.weights = self.folder / "model"  # Hugging Face layout
         self.history = self.folder / "history.csv"  # a row per epoch
-        self.evaluations = self.folder / "evaluations.csv"  # within epochs of an adaptive CLLD model
         self.metrics = self.folder / "metrics.json"  # best epoch, validation values and alarms
         # Items as plain texts, so that a run reads the model's folder alone.
         self.items = self.folder / "items.parquet"
@@ -106,10 +105,6 @@ class RunPaths:
     def generated(self, kind: str) -> Path:
         """Return the file of a generated table: ``predictions`` or ``likelihoods``."""
         return self.predictions.with_name(f"{kind}.parquet")
-
-    def file(self, name: str) -> Path:
-        """Return the file called ``name`` of the run, in either of its folders."""
-        return self.predictions if name == self.predictions.name else self.folder / name
 
     def table(self, kind: str) -> Path:
         """Return the file of ``classes``, ``confusion`` or ``calibration`` of a CLLD run."""

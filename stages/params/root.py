@@ -23,16 +23,9 @@ from stages.params.tracks import TRACK_PROBLEMS, model_problems, unread_keywords
 from stages.psi.params import CharacterEncoder, Psi, STagger, WordVectors
 from stages.results.params import Compare, Report
 from stages.tracks.clld.params import ClldModel, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
-from stages.tracks.common.params import Evaluation
-from stages.tracks.hcl.params import GenerateHcl, HclModel, HclRun, Probe, ProbeHcl, TrainHcl
-from stages.tracks.pgkpr.params import (
-    EvaluatePgkpr,
-    GeneratePgkpr,
-    ParaphraseItems,
-    PgkprModel,
-    PgkprRun,
-    TrainPgkpr,
-)
+from stages.tracks.common.params import Evaluation, TextModel, TextRun
+from stages.tracks.hcl.params import GenerateHcl, Probe, ProbeHcl, TrainHcl
+from stages.tracks.pgkpr.params import EvaluatePgkpr, GeneratePgkpr, ParaphraseItems, TrainPgkpr
 
 Laid = TypeVar("Laid", bound=Block)
 # The blocks that a block needs: its data sets must be among theirs.
@@ -50,8 +43,8 @@ _TEXTS = {"pairs": "pairs", "labelled": "labelled texts", "plain": "plain texts"
 class Models(Block):
     """Trained models by track."""
 
-    hcl: dict[Name, HclModel] = Field(default_factory=dict)
-    pgkpr: dict[Name, PgkprModel] = Field(default_factory=dict)
+    hcl: dict[Name, TextModel] = Field(default_factory=dict)
+    pgkpr: dict[Name, TextModel] = Field(default_factory=dict)
     clld: dict[Name, ClldModel] = Field(default_factory=dict)
 
 
@@ -65,8 +58,8 @@ class ClldRun(Block):
 class Runs(Block):
     """Rows of the results tables by track; each model of CLLD is a row."""
 
-    hcl: dict[Name, HclRun] = Field(default_factory=dict)
-    pgkpr: dict[Name, PgkprRun] = Field(default_factory=dict)
+    hcl: dict[Name, TextRun] = Field(default_factory=dict)
+    pgkpr: dict[Name, TextRun] = Field(default_factory=dict)
     clld: dict[Name, ClldRun] = Field(default_factory=dict)
 
 

@@ -9,7 +9,8 @@ from stages.common.settings import NOTHING, earlier_model, laid_over
 
 if TYPE_CHECKING:
     from stages.params.root import Params
-    from stages.tracks.pgkpr.params import GeneratePgkpr, PgkprRun, TrainPgkpr
+    from stages.tracks.common.params import TextRun
+    from stages.tracks.pgkpr.params import GeneratePgkpr, TrainPgkpr
 
 # Architectures of HCL that may also start from a model of another one, because they have the same weights.
 _SAME_WEIGHTS = {"group_wise": "transformer", "t5_claps": "t5"}
@@ -96,7 +97,7 @@ def _missing_modes(params: "Params") -> list[str]:
     return problems
 
 
-def unread_keywords(name: str, run: "PgkprRun", decoding: "GeneratePgkpr", settings: "TrainPgkpr") -> list[str]:
+def unread_keywords(name: str, run: "TextRun", decoding: "GeneratePgkpr", settings: "TrainPgkpr") -> list[str]:
     """Return the problem of a run of PGKPR with keywords, if its model reads none."""
     if decoding.keywords is None or settings.architecture in READING:
         return []

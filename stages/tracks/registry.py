@@ -1,19 +1,35 @@
-"""The tracks by name."""
+"""The tracks, and the models, runs and seeds of all of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keycontrast.errors import InputError, nearest
-from stages.common.settings import Params
-from stages.tracks.clld.track import CLLD
+from stages.common.schemas import LABELLED_EXAMPLES
+from stages.common.settings import Params, earlier_model
+from stages.tracks.clld import tables as clld
+from stages.tracks.common import schemas
 from stages.tracks.common.frame import forget
 from stages.tracks.common.track import Track
-from stages.tracks.hcl.track import HCL
-from stages.tracks.pgkpr.track import PGKPR
 
 if TYPE_CHECKING:
     from stages.params import Params as Validated
 
+# Keyword-guided rewriting.
+HCL = Track(
+    "hcl", "HCL", source=lambda params, name: params.encoder.source,
+    schemas={"items": schemas.ITEMS, "predictions": schemas.PREDICTIONS, "scores": schemas.SCORES},
+    unread={"n": "draw further outputs instead, with --samples"})
+# Paraphrasing with the reconstruction of keywords and parts of speech.
+PGKPR = Track(
+    "pgkpr", "PGKPR", unread={"samples": "draw nothing"},
+    schemas={"items": schemas.ITEMS, "predictions": schemas.PREDICTIONS, "scores": schemas.PARAPHRASE_SCORES})
+# Text classification with label-aware contrasts.
+CLLD = Track(
+    "clld", "CLLD", classifies=True, source=clld.source_of,
+    schemas={"examples": LABELLED_EXAMPLES, "items": clld.LABELLED_ITEMS, "predictions": clld.CLASS_PREDICTIONS,
+             "scores": clld.CLASS_SCORES},
+    encoded=lambda source: source != clld.TEXTCNN, predicts_in="export",
+    unread=dict.fromkeys(("keyword", "samples", "n"), "classify"))
 TRACKS: dict[str, Track] = {track.name: track for track in (HCL, PGKPR, CLLD)}
 
 
@@ -45,7 +61,7 @@ def with_earlier(params: "Params | Validated", models: Iterable[str]) -> list[st
     ordered: dict[str, None] = {}
 
     def add(name: str) -> None:
-        for earlier in track_of_model(params, name).follows(params, name).values():
+        if (earlier := earlier_model(track_of_model(params, name).models(params)[name])) is not None:
             add(earlier)
         ordered.setdefault(name)
 

@@ -11,7 +11,7 @@ from stages.results.model import BASELINE, BETTER, HELPS, Block, Difference, Sys
 from stages.results.page.tables import number
 from stages.results.track import TrackResults
 from stages.results.tracks.clld import encoder_name
-from stages.tracks.clld.track import TWO_VIEWS
+from stages.tracks.clld.tables import TWO_VIEWS
 
 _WIDTH, _HEIGHT, _EDGE = 200, 20, 8     # of a picture, in pixels
 _FAR = (f"{BASELINE}majority", f"{BASELINE}keyword")      # so far from the others that each gets a scale of its own

@@ -13,8 +13,8 @@ from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
-from stages.tracks.clld import track
-from stages.tracks.clld.track import LABELS, row_name, row_of, source_of
+from stages.tracks import registry
+from stages.tracks.clld.tables import LABELS, row_name, row_of, source_of
 
 _QUESTIONS = (
     Question("How good is the classification?", "Accuracy, and mean F1 over classes. The accuracy on the validation "
@@ -93,7 +93,7 @@ def _further_settings(params: Params, model: str) -> dict[str, Any]:
 
 
 CLLD = TrackResults(
-    **vars(track.CLLD), method="text classification with a contrast between classes, weighted by label distance",
+    **vars(registry.CLLD), method="text classification with a contrast between classes, weighted by label distance",
     names=_EncoderNames({}), row=row, full=None, layouts=_TABLES,
     reported=("accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"), questions=_QUESTIONS,
     published=tuple(paper("clld").tables.values()), printed_as=_printed_as, data="20NG, TREC_6, R8, R52 and MR",

@@ -12,8 +12,8 @@ from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
 from stages.results.track import ADDED, SCRATCH, Compared, Names, Question, Row, TableLayout, TrackResults, untrained
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
+from stages.tracks import registry
 from stages.tracks.common.schemas import FLOORS
-from stages.tracks.hcl import track
 
 _QUESTIONS = (
     Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
@@ -138,7 +138,7 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
 
 
 HCL = TrackResults(
-    **vars(track.HCL), method="hierarchical contrastive learning over keywords and instances",
+    **vars(registry.HCL), method="hierarchical contrastive learning over keywords and instances",
     names=_NAMES, row=row, full=Row(_FULL), layouts=_TABLES, reported=_PRINTED_TABLES["1a"].metrics,
     questions=_QUESTIONS, published=tuple(_PRINTED_TABLES.values()),
     printed_as=_printed, data="QQP, Douban and RocStories", floors=FLOORS,

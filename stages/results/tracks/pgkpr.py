@@ -13,8 +13,8 @@ from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults, untrained
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
+from stages.tracks import registry
 from stages.tracks.common.schemas import FLOORS
-from stages.tracks.pgkpr import track
 from stages.tracks.pgkpr.items import as_words
 
 _QUESTIONS = (
@@ -106,7 +106,7 @@ def _words(texts: Iterable[str]) -> list[list[str]]:
 
 
 PGKPR = TrackResults(
-    **vars(track.PGKPR),
+    **vars(registry.PGKPR),
     method="paraphrasing with reconstruction of keywords and parts of speech, its ablations and baselines",
     names=_NAMES, row=row, full=Row("pgkpr"), layouts=_TABLES,
     reported=(*_PRINTED_TABLES["2a"].metrics, "source_bleu", "ibleu", "keywords_kept"), questions=_QUESTIONS,

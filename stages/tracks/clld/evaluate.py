@@ -19,8 +19,8 @@ from stages.metrics.classification import Sureness, bin_of, class_statistics
 from stages.metrics.resampling import Statistic, intervals
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.clld import tables as clld
-from stages.tracks.clld.new_texts import ROWS, TrainedOn, class_probabilities, load_classifier
-from stages.tracks.clld.track import row_name, row_of
+from stages.tracks.clld.export import ROWS, TrainedOn, class_probabilities, load_classifier
+from stages.tracks.clld.tables import row_name, row_of
 from stages.tracks.common.evaluation import Resampling, rounded, write_run_manifest
 from stages.tracks.common.frame import for_each_seed, split_of
 

@@ -1,23 +1,121 @@
-"""A trained classifier for other programs: a folder that ``AutoModelForSequenceClassification`` loads."""
+"""A trained classifier: origin, card, probabilities and predictions, and its export to other programs."""
 
 import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
-from transformers import AutoTokenizer
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
-from models.clld.clld import LabelledTexts
+from keycontrast.text.batches import Chunk, encode_texts, fixed_chunks
+from models.clld.clld import ClldConfig, ClldModel, LabelledTexts
 from models.clld.export import load_exported, sequence_classifier
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.tracks.clld.new_texts import classifier_card, load_classifier
-from stages.tracks.clld.tables import LABELLED_ITEMS
-from stages.tracks.clld.track import CLLD
+from stages.common.training import load_origin
+from stages.tracks.clld.tables import LABELLED_ITEMS, TEXTCNN, source_of
+from stages.tracks.common.track import Asked, Finding
+from stages.tracks.common.training import model_card
 
 _COMPARED = 64  # texts that both models are given once the export is written
 _CLOSE = 1e-3   # of logits; what pool: cls costs is below half a unit in the last place of a state
+# Texts of a forward pass.
+ROWS = 64
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """Where a model came from, as far as using it depends on that."""
+
+    dataset: str
+    contrast: str  # of ``models.clld.NAME``
+    encoder: str  # ``textcnn``, or the source of the encoder that it started from, as in the params
+    max_length: int  # tokens of a text that are read
+    texts: dict[str, int]  # training texts of each class, in the order of the classes
+
+    @property
+    def classes(self) -> list[str]:
+        """Name of each class, by index."""
+        return list(self.texts)
+
+
+@dataclass(frozen=True)
+class LoadedClassifier:
+    """What the folder of a trained classifier holds; the model is in evaluation mode."""
+
+    model: ClldModel
+    tokenizer: PreTrainedTokenizerBase
+    on: TrainedOn
+
+
+def load_classifier(folder: Path, device: str = "cpu") -> LoadedClassifier:
+    """Return the classifier in ``folder`` on ``device``; none, or one of another version, is an InputError."""
+    _, on = load_origin(folder, TrainedOn, (), "CLLD", ClldConfig)
+    model = ClldModel.from_pretrained(folder).eval()
+    nn.Module.to(model, device)
+    return LoadedClassifier(model, AutoTokenizer.from_pretrained(folder), on)
+
+
+def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int,
+                        batch_size: int, track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> np.ndarray:
+    """Return the class probabilities (n, N) float64 of each text; ``track`` wraps the list of chunks, to show progress.
+
+    Chunks have a fixed shape, so the same texts in the same order, with the same ``batch_size``, give the same bytes.
+    """
+    found = np.zeros((len(texts), len(model.config.classes)))
+    encoded = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"] if len(texts) else []
+    for chunk in track(fixed_chunks(list(map(len, encoded)), batch_size, max_length)):
+        rows = encode_texts(tokenizer, [texts[row] for row in chunk.rows], chunk.width).to(model.device)
+        with torch.inference_mode():
+            logits = model(rows["input_ids"], rows["attention_mask"].bool())
+        found[chunk.items] = logits[:len(chunk.items)].double().softmax(-1).cpu().numpy()
+    return found
+
+
+def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mapping[str, Any], files: str, use: str,
+                    code: str = "") -> str:
+    """Return the README of a saved classifier; ``code`` is Python that uses it in its folder."""
+    kind, settings = config.contrast.kind, metrics["settings"]
+    contrast = kind + (", weight 0.5" if config.contrasts else "") + (
+        f", label distance {config.distance.kind}" if kind == "label_distance" else "")
+    values = ", ".join(f"{key} {value:.4f}" for key, value in metrics["validation"].items())
+    classes = "\n".join(f"- {_plain(label)}: {count} training texts" for label, count in on.texts.items())
+    return model_card(
+        f"{name}: {metrics['row']}", "text-classification",
+        f"Puts a text into one of {len(on.texts)} classes. Trained by Keycontrast on the data set `{on.dataset}`: "
+        f"{metrics['texts']['train']} texts, {metrics['texts']['validation']} for selection.",
+        [f"Encoder: {_plain(on.encoder)}; {metrics['parameters']} parameters; {on.max_length} tokens of a text are "
+         f"read",
+         f"Best epoch {metrics['best_epoch']} of {settings['epochs']}, by validation accuracy: {values}",
+         f"Contrast: {contrast}",
+         f"{settings['optimiser']}, rate {settings['learning_rate']:g}, {settings['batch_size']} texts a step", files],
+        use, f"Classes:\n\n{classes}" + (f"\n\nIn this folder:\n\n```python\n{code}\n```" if code else ""))
+
+
+def _plain(text: str) -> str:
+    return f"`{' '.join(text.replace('`', ' ').split())}`"
+
+
+class NewTexts:
+    """Classifies texts; of equal probabilities, the first class by name wins."""
+
+    def __init__(self, _asked: Asked, folder: Path, _finding: Finding, device: str) -> None:
+        self.batch_size = ROWS
+        self._trained = load_classifier(folder, device)
+
+    def lines(self, texts: list[str]) -> list[dict[str, Any]]:
+        """Return ``text``, ``label``, ``probability``, and ``probabilities`` by class, of each text."""
+        trained, classes = self._trained, self._trained.on.classes
+        found = class_probabilities(trained.model, trained.tokenizer, texts, trained.on.max_length, len(texts))
+        return [{"text": text, "label": classes[best], "probability": row[best],
+                 "probabilities": dict(zip(classes, row, strict=True))}
+                for text, row, best in zip(texts, found.tolist(), found.argmax(1).tolist(), strict=True)]
 
 
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:
@@ -58,11 +156,9 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
 
 
 def _remedy(params: Params, paths: ModelPaths) -> str:
-    """Return how the model can be used as it is, and which row can be exported."""
-    run = next((run for run, entry in CLLD.runs(params).items() if entry.model == paths.name), "RUN")
-    use = (f"Use it as it is: `keycontrast predict {run} TEXT`, or models.clld.clld.ClldModel.from_pretrained"
+    use = (f"Use it as it is: `keycontrast predict {paths.name} TEXT`, or models.clld.clld.ClldModel.from_pretrained"
            f'("{paths.weights}")')
-    others = [other for other in sorted(CLLD.models(params)) if CLLD.encoder(params, other) is not None]
+    others = [other for other in sorted(params.models.clld) if source_of(params, other) != TEXTCNN]
     if others:
         return f"{use}. Of this recipe {', '.join(others)} can be exported."
     return (f"{use}; or give the row an encoder, `keycontrast use RECIPE --set "

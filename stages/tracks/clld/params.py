@@ -9,7 +9,7 @@ from stages.common.params import SEEDS, Block, Datasets, Name, Seeds
 from stages.common.settings import NOTHING
 from stages.tracks.common.params import block_of
 
-# Rows of the results table; the published names are in stages.tracks.clld.track.
+# Rows of the results table; the published names are in stages.tracks.clld.tables.
 Contrast = Literal["none", "uniform", "static_tau_pairs", "adaptive", "supcl_seq", "simcse"]
 
 

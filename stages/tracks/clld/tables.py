@@ -1,7 +1,7 @@
-"""Tables of the CLLD track: labelled texts, and the results of trained and evaluated classifiers."""
+"""Tables of the CLLD track, labelled texts and results of classifiers, and the names of its rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,20 @@ from keycontrast.errors import InputError
 from stages.common.examples import read_examples
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import TEXTS, TableSchema
+from stages.common.settings import Params
 from stages.common.tables import read_frame
+
+if TYPE_CHECKING:
+    from stages.params import Params as Validated
+
+# What stands in the place of an encoder's source for the model that starts from none.
+TEXTCNN = "textcnn"
+# By value of `contrast`, as published (CLLD Table III), and further rows of ours (docs/clld.md).
+LABELS = {"none": "CT", "uniform": "CT+CL", "static_tau_pairs": "CT+CLSLED", "adaptive": "CT+CLALD",
+          "supcl_seq": "SupCL-Seq", "simcse": "CT+SimCSE"}
+# CT whose cross-entropy reads two views: the time that a contrast takes, without one.
+TWO_VIEWS = "two_views"
+_NAMES = {**LABELS, TWO_VIEWS: "CT, two views"}
 
 LABELLED_ITEMS = TableSchema(
     "labelled_items", "Texts with their classes that a classifier was chosen by and is evaluated on, in the place "
@@ -117,6 +130,21 @@ CALIBRATION = TableSchema(
 
 COLUMNS = LABELLED_ITEMS.arrow().names
 _DISTANCES = LABEL_DISTANCE.arrow().names
+
+
+def source_of(params: "Params | Validated", name: str) -> str:
+    """Return what model ``name`` starts from: ``textcnn``, or a source of an encoder."""
+    return str(params.models.clld[name].encoder or params.encoder.source)
+
+
+def row_of(contrast: str, ce_views: str) -> str:
+    """Return the table row of a model with this ``contrast``; CT of both views is :data:`TWO_VIEWS`."""
+    return TWO_VIEWS if (contrast, ce_views) == ("none", "both") else contrast
+
+
+def row_name(row: str) -> str:
+    """Return the printed name of a row."""
+    return _NAMES.get(row, row)
 
 
 def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:

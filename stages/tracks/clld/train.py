@@ -26,18 +26,16 @@ from stages.common.seeds import derived_seed
 from stages.common.settings import Params, earlier_model
 from stages.common.tables import read_frame
 from stages.common.training import TRAINED_ON_FILE, loop_settings, processes, selection
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.clld import tables as clld
-from stages.tracks.clld.new_texts import TrainedOn, classifier_card
-from stages.tracks.clld.tables import class_numbers, classes_of
-from stages.tracks.clld.track import TEXTCNN, row_name, row_of, source_of
+from stages.tracks.clld.export import TrainedOn, classifier_card
+from stages.tracks.clld.tables import TEXTCNN, class_numbers, classes_of, row_name, row_of, source_of
 from stages.tracks.common.schemas import Table
 from stages.tracks.common.training import ModelFolder, OpenBar, SeedTraining, train
 
 STAGE = "train_clld"
 Pairs = list[tuple[int, int]]
-_EVALUATIONS = ["evaluation", "step", "loss", "accuracy", "macro_f1"]
 # Optimiser, decay and warm-up, and learning rate and schedule where the params say null (CLLD section IV-B; warm-up
 # and schedule ours). A schedule that is named has no warm-up.
 _OWN: dict[str, dict[str, Any]] = {
@@ -216,16 +214,11 @@ def train_model(job: SeedTraining) -> None:
     tables = [Table("items", items[items["split"] != "train"], clld.LABELLED_ITEMS),
               Table("validation_confusion", confusion, clld.VALIDATION_CONFUSION),
               Table("label_distance", trained.distances, clld.LABEL_DISTANCE)]
-    logs = {"evaluations.csv": pd.DataFrame(trained.updates, columns=_EVALUATIONS)}
     job.save("encoder" if encoder else TEXTCNN, model, trained.history, ModelFolder(
-        card, {TRAINED_ON_FILE: asdict(on)}, tables, metrics, trained.tokenizer, logs))
+        card, {TRAINED_ON_FILE: asdict(on)}, tables, metrics, trained.tokenizer))
 
 
-def _work(process: StageProcess) -> None:
-    train(process, train_model)
-
-
-main = partial(run_stage, STAGE, _work, instance="MODEL", processes=processes)
+main = partial(run_stage, STAGE, lambda process: train(process, train_model), instance="MODEL", processes=processes)
 
 
 if __name__ == "__main__":

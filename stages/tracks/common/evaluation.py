@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -25,12 +26,10 @@ from stages.metrics.systems import ScoredItems, SystemScores, score_system
 from stages.metrics.tokens import Text, joined
 from stages.run.process import StageProcess
 from stages.tracks.common.frame import for_each_seed
-from stages.tracks.common.schemas import ITEMS, PREDICTIONS
+from stages.tracks.common.schemas import FLOORS, ITEMS, PREDICTIONS
 
 # Names the draw of references for all tracks, which so agree on the same examples.
 SEEDED_AS = "evaluate_hcl"
-
-
 
 def similarity_sources(params: Params) -> list[Any]:
     """Return plain values that change with the content of the similarity models."""
@@ -96,14 +95,6 @@ def bert_scorer(settings: Any, device: str) -> tuple[BertScorer | None, dict[str
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """Table ``scores`` and the content of ``metrics.json``."""
-
-    scores: pd.DataFrame
-    metrics: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Resampling:
     """Settings of the bootstrap over examples; 0 resamples give no intervals."""
 
@@ -117,20 +108,36 @@ class Resampling:
         return cls(params.evaluation.resamples, params.evaluation.level, params.seed)
 
 
-USUAL = Resampling()
+@dataclass(frozen=True)
+class Evaluated:
+    """Input of the evaluation of a run."""
+
+    predictions: pd.DataFrame   # table of that name
+    items: pd.DataFrame         # table ``items`` of its model, with the training split
+    vectors: WordVectors        # for the embedding metrics
+    scorer: BertScorer | None = None    # None where BERTScore is left out
+    floors: Collection[str] = tuple(FLOORS)
+    resampling: Resampling = Resampling()
 
 
-def first_samples(predictions: pd.DataFrame) -> pd.DataFrame:
-    """Return the predictions that are scored: sample 0 of each example, in the order of ids."""
-    return predictions[predictions["sample"] == 0].sort_values("example_id", ignore_index=True)
+@dataclass(frozen=True)
+class Evaluation:
+    """Table ``scores`` and the content of ``metrics.json``."""
+
+    scores: pd.DataFrame
+    metrics: dict[str, Any]
 
 
-def predicted_split(scored: pd.DataFrame, items: pd.DataFrame, track: str) -> str:
-    """Return the predicted split, after a check that it is complete; ``track`` is for errors."""
+def scored_predictions(given: Evaluated, track: str) -> tuple[pd.DataFrame, str]:
+    """Return sample 0 of each example, in the order of ids, and the split, which must be complete.
+
+    ``track`` is for errors.
+    """
+    scored = given.predictions[given.predictions["sample"] == 0].sort_values("example_id", ignore_index=True)
     if scored.empty:
         raise InputError(f"there are no predictions to score: the evaluated split has no examples. Raise ingest.test "
                          f"(or ingest.validation), or choose another generate_{track}.split.")
-    splits = items.set_index("example_id")["split"]
+    splits = given.items.set_index("example_id")["split"]
     unknown = sorted(set(scored["example_id"]) - set(splits.index))
     if unknown:
         raise InputError(f"example {unknown[0]} was predicted but is no item of the model: predictions and model are "
@@ -140,78 +147,41 @@ def predicted_split(scored: pd.DataFrame, items: pd.DataFrame, track: str) -> st
     if len(found) > 1 or missing:
         raise InputError(f"predictions hold {len(scored)} examples of {' and '.join(found)}, and {len(missing)} of "
                          f"that split are missing. Run generate_{track} again.")
-    return str(found[0])
+    return scored, str(found[0])
 
 
-def score_systems(outputs: Mapping[str, Sequence[Text]], targets: ScoredItems, vectors: WordVectors,
-                  scorer: BertScorer | None, seed: int) -> dict[str, SystemScores]:
-    """Return the scores of each system by its outputs, one per item; without a ``scorer``, no BERTScore."""
-    texts = {name: [joined(text) for text in found] for name, found in outputs.items()}
-    references = [[joined(text) for text in item] for item in targets.references]
-    bertscores = {} if scorer is None else scorer.score(texts, references)
-    sample = derived_seed(seed, SEEDED_AS, "self_bleu")
-    return {name: score_system(found, targets, vectors, bertscores.get(name), sample)
-            for name, found in outputs.items()}
+def score_systems(given: Evaluated, targets: ScoredItems, outputs: Sequence[Text], counts: dict[str, int],
+                  cut: Callable[[str], Text] = str, own: Mapping[str, Sequence[Text]] = MappingProxyType({}),
+                  ) -> dict[str, SystemScores]:
+    """Return the scores of the run, by its ``outputs``, and of the baselines, whose outputs ``own`` may replace.
 
-
-def extended(system: SystemScores, statistics: Mapping[str, Statistic], rows: Mapping[str, Any],
-             without: Collection[str] = ()) -> SystemScores:
-    """Return ``system`` with further metrics and columns of its table, and ``without`` some metrics."""
-    values = system.values | {name: one.value() for name, one in statistics.items()}
-    kept = system.statistics | dict(statistics)
-    return replace(system, values={name: value for name, value in values.items() if name not in without},
-                   statistics={name: one for name, one in kept.items() if name not in without},
-                   rows=system.rows | dict(rows))
-
-
-def evaluation(example_ids: pd.Series, systems: Mapping[str, SystemScores], scorer: BertScorer | None,
-               counts: Mapping[str, Any], split: str, tokens: str, resampling: Resampling) -> Evaluation:
-    """Return scores and metrics of ``run`` and of the baselines, which are all other systems."""
-    values = {name: dict(system.values) for name, system in systems.items()}
-    if scorer is not None:
-        shuffled = values["shuffled"]["bertscore"] if "shuffled" in values else 1.0
-        for metrics in values.values():
-            if scorer.baseline is not None:
-                metrics["bertscore_rescaled"] = rescaled(metrics["bertscore"], scorer.baseline)
-            if shuffled < 1:
-                metrics["bertscore_over_shuffled"] = rescaled(metrics["bertscore"], shuffled)
-    seed = derived_seed(resampling.seed, SEEDED_AS, "resamples")
-    ends = {name: intervals(system.statistics, resampling.resamples, resampling.level, seed)
-            for name, system in systems.items()}
-    frames = [pd.DataFrame({"system": name, "example_id": example_ids, **system.rows})
-              for name, system in systems.items()]
-    return Evaluation(pd.concat(frames, ignore_index=True), {
-        "run": values.pop("run"), "floors": values,
-        "intervals": {"run": ends.pop("run"), "floors": ends},
-        "counts": dict(counts), "settings": {
-            "split": split, "ibleu_alpha": IBLEU_ALPHA, "sacrebleu": systems["run"].sacrebleu,
-            "tokens": tokens, "self_bleu_sample": SELF_BLEU_SAMPLE,
-            "seed": resampling.seed, "resamples": resampling.resamples, "level": resampling.level}})
-
-
-def floor_outputs(name: str, targets: ScoredItems, items: pd.DataFrame, counts: dict[str, int], seed: int,
-                  cut: Callable[[str], Text] = str) -> list[Text]:
-    """Return the outputs of a baseline of :data:`FLOORS`, one per item.
-
-    ``items`` include the training split; ``counts`` is updated; ``cut`` splits training texts as ``targets`` are.
+    ``counts`` is updated; ``cut`` splits texts as ``targets`` are.
     """
+    found = {"run": outputs, **{name: own[name] if name in own else floor_outputs(name, targets, given, counts, cut)
+                                for name in given.floors}}
+    texts = {name: [joined(text) for text in system] for name, system in found.items()}
+    references = [[joined(text) for text in item] for item in targets.references]
+    bertscores = {} if given.scorer is None else given.scorer.score(texts, references)
+    sample = derived_seed(given.resampling.seed, SEEDED_AS, "self_bleu")
+    return {name: score_system(system, targets, given.vectors, bertscores.get(name), sample)
+            for name, system in found.items()}
+
+
+def floor_outputs(name: str, targets: ScoredItems, given: Evaluated, counts: dict[str, int],
+                  cut: Callable[[str], Text]) -> list[Text]:
+    """Return the outputs of a baseline of :data:`FLOORS`, one per item."""
+    references = targets.references
     if name == "copy":
         return list(targets.sources)
     if name == "keyword":  # nothing where the source has none
         return [cut(keyword or "") for keyword in targets.keywords]
-    if name == "nearest":
-        return _nearest_targets(targets, items, counts, cut)
-    references = targets.references
-    if len(references) < 2:
-        raise InputError("the baseline `shuffled` needs at least two examples. Evaluate more, or take `shuffled` out "
-                         "of evaluation.floors.")
-    order = derangement(len(references), derived_seed(seed, SEEDED_AS, "shuffled"))
-    return [references[other][0] for other in order]
-
-
-def _nearest_targets(targets: ScoredItems, items: pd.DataFrame, counts: dict[str, int],
-                     cut: Callable[[str], Text]) -> list[Text]:
-    training = items[items["split"] == "train"].sort_values("example_id", ignore_index=True)
+    if name == "shuffled":
+        if len(references) < 2:
+            raise InputError("the baseline `shuffled` needs at least two examples. Evaluate more, or take `shuffled` "
+                             "out of evaluation.floors.")
+        order = derangement(len(references), derived_seed(given.resampling.seed, SEEDED_AS, "shuffled"))
+        return [references[other][0] for other in order]
+    training = given.items[given.items["split"] == "train"].sort_values("example_id", ignore_index=True)
     if training.empty:
         raise InputError("the baseline `nearest` needs training items, and the model has none. Train it again, or take "
                          "`nearest` out of evaluation.floors.")
@@ -221,20 +191,39 @@ def _nearest_targets(targets: ScoredItems, items: pd.DataFrame, counts: dict[str
     return [cut(training["references"].iloc[index][0]) for index in neighbours]
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """Input of the evaluation of a run."""
-
-    predictions: pd.DataFrame   # table of that name
-    items: pd.DataFrame         # table ``items`` of its model
-    paths: ModelPaths           # of its model
-    run: RunPaths
-    vectors: WordVectors        # for the embedding metrics
-    scorer: BertScorer | None   # None where BERTScore is left out
-    resampling: Resampling
+def extended(system: SystemScores, statistics: Mapping[str, Statistic], rows: Mapping[str, Any]) -> SystemScores:
+    """Return ``system`` with further metrics and columns of its table."""
+    return replace(system, values=system.values | {name: one.value() for name, one in statistics.items()},
+                   statistics=system.statistics | dict(statistics), rows=system.rows | dict(rows))
 
 
-def evaluate(process: StageProcess, schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluation],
+def evaluation(given: Evaluated, example_ids: pd.Series, systems: Mapping[str, SystemScores], counts: Mapping[str, Any],
+               split: str, tokens: str) -> Evaluation:
+    """Return scores and metrics of ``run`` and of the baselines, which are all other systems."""
+    values = {name: dict(system.values) for name, system in systems.items()}
+    if given.scorer is not None:
+        shuffled = values["shuffled"]["bertscore"] if "shuffled" in values else 1.0
+        for metrics in values.values():
+            if given.scorer.baseline is not None:
+                metrics["bertscore_rescaled"] = rescaled(metrics["bertscore"], given.scorer.baseline)
+            if shuffled < 1:
+                metrics["bertscore_over_shuffled"] = rescaled(metrics["bertscore"], shuffled)
+    resampling = given.resampling
+    seed = derived_seed(resampling.seed, SEEDED_AS, "resamples")
+    ends = {name: intervals(system.statistics, resampling.resamples, resampling.level, seed)
+            for name, system in systems.items()}
+    frames = [pd.DataFrame({"system": name, "example_id": example_ids, **system.rows})
+              for name, system in systems.items()]
+    return Evaluation(pd.concat(frames, ignore_index=True), {
+        "run": values.pop("run"), "floors": values,
+        "intervals": {"run": ends.pop("run"), "floors": ends},
+        "counts": {"examples": len(example_ids), **counts, "skipped_extrema_average": systems["run"].skipped},
+        "settings": {"split": split, "ibleu_alpha": IBLEU_ALPHA, "sacrebleu": systems["run"].sacrebleu,
+                     "tokens": tokens, "self_bleu_sample": SELF_BLEU_SAMPLE, **vars(resampling)}})
+
+
+def evaluate(process: StageProcess, schema: TableSchema,
+             scored: Callable[[Params, Evaluated, ModelPaths, RunPaths], Evaluation],
              cut: Callable[[str], Text] = str) -> None:
     """Write the result of ``scored`` for each seed of a run; ``cut`` splits texts into words, if need be."""
     def make(process: StageProcess, paths: ModelPaths) -> None:
@@ -244,7 +233,8 @@ def evaluate(process: StageProcess, schema: TableSchema, scored: Callable[[Param
         with computing(runtime) as device:
             vectors, emb = word_vectors(params, predictions, items, cut)
             scorer, bertscore = bert_scorer(params.evaluation.bertscore, device)
-            result = scored(params, Evaluated(predictions, items, paths, run, vectors, scorer, Resampling.of(params)))
+            result = scored(params, Evaluated(predictions, items, vectors, scorer, params.evaluation.floors,
+                                              Resampling.of(params)), paths, run)
         result.metrics["settings"] |= {"model": paths.name, "emb": emb, "bertscore": bertscore}
         write_table(run.scores, schema, result.scores, Provenance(
             process.name, process.params_hash, models={"word_vectors": emb, "bertscore": bertscore},

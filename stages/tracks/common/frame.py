@@ -84,14 +84,14 @@ def forget_others(root: Path, known: Collection[tuple[str, str, int]]) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    for path in sorted(source.rglob("*")):
-        if path.is_file():
-            other = target / path.relative_to(source)
-            other.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(path, other)
-            except OSError:     # another disk, or one that has no links
-                shutil.copy2(path, other)
+    shutil.copytree(source, target, copy_function=_link_file, dirs_exist_ok=True)
+
+
+def _link_file(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:     # another disk, or one that has no links
+        shutil.copy2(source, target)
 
 
 def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPaths], None],

@@ -1,11 +1,11 @@
-"""Params that several tracks share: sizes of a Transformer, and evaluation."""
+"""Params that several tracks share: sizes of a Transformer, models and runs that write texts, and evaluation."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, get_type_hints
 
 from pydantic import Field, create_model, model_validator
 
-from stages.common.params import Block
+from stages.common.params import SEEDS, Block, Seeds
 from stages.common.settings import NOTHING
 
 
@@ -48,9 +48,22 @@ class Sizes(Block):
         return self
 
 
-# Of entry `init` of a model.
-BEGINNING = (f"where the weights come from: artifacts/models/NAME, a model of this track; a folder that `keycontrast "
-             f"export FOLDER --model NAME` has written; or {NOTHING}")
+class TextModel(Block):
+    """One trained model: a data set, and what differs from the block of the track's training."""
+
+    dataset: str
+    seeds: Seeds = Field([], description=SEEDS)
+    init: str = Field(NOTHING, description=(
+        f"where the weights come from: artifacts/models/NAME, a model of this track; a folder that `keycontrast export "
+        f"FOLDER --model NAME` has written; or {NOTHING}"))
+    overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_hcl`, or `train_pgkpr`")
+
+
+class TextRun(Block):
+    """A row of the results table: a model, and what differs from the block of the track's decoding."""
+
+    model: str
+    decode: dict[str, Any] = Field(default_factory=dict)
 
 
 class BertScore(Block):

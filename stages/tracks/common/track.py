@@ -3,12 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.common.paths import ModelPaths
 from stages.common.schemas import TableSchema
-from stages.common.settings import Params, earlier_model
+from stages.common.settings import Params
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,26 +46,14 @@ class Asked:
     n: int | None = None        # best outputs per text; None for the best alone
 
 
-class Predictor(Protocol):
-    """A trained run that predicts."""
-
-    batch_size: int     # texts that are worked on together, as the params have it
-
-    def lines(self, texts: list[str]) -> list[dict[str, Any]]:
-        """Return one plain dictionary per text."""
-
-
 @dataclass(frozen=True)
 class Track:
     """A track."""
 
     name: str           # in params, artifacts and stages
     title: str          # as people write it
-    prepared_by: str    # the last of the data stages
     schemas: Mapping[str, TableSchema]  # of items, predictions, scores, and what else is not as its file is called
     classifies: bool = False    # runs name classes, scored by the stage that computes them, and write no texts
-    run_files: Sequence[str] = ("predictions.parquet",)     # what a run leaves
-    after: str | None = None    # entry of a model's block that names a model which must be trained before
     # Given params and a model, the encoder that it starts from, or what it has in its place; None for none.
     source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
     encoded: Callable[[str], bool] = lambda source: True    # whether such a source is an encoder's
@@ -96,22 +83,16 @@ class Track:
         """Return the runs of this track by name."""
         return dict(getattr(params.runs, self.name))
 
-    def follows(self, params: "Params | Validated", name: str) -> dict[str, str]:
-        """Return the model that must be trained before ``name``, by the entry that names it."""
-        other = earlier_model(self.models(params)[name])
-        return {} if other is None else {str(self.after): other}
-
     def encoder(self, params: "Params | Validated", name: str) -> str | None:
         """Return the source of the encoder that model ``name`` starts from, if any."""
         source = self.source(params, name)
         return source if source is not None and self.encoded(source) else None
 
-    def weights(self, asked: Asked) -> Path:
-        """Return the folder of the model that predicts."""
-        return ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
+    def predictor(self, asked: Asked, finding: Finding, device: str) -> Any:
+        """Return ``NewTexts`` of module ``predicts_in``, whose code is loaded only here.
 
-    def predictor(self, asked: Asked, finding: Finding, device: str) -> Predictor:
-        """Return the predictor, ``NewTexts`` of module ``predicts_in``; its code is loaded only here."""
+        Its ``lines`` returns a plain dictionary for each of a list of texts, of about ``batch_size``.
+        """
+        folder = ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
         module = import_module(f"stages.tracks.{self.name}.{self.predicts_in}")
-        predictor: Predictor = module.NewTexts(asked, finding, device)
-        return predictor
+        return module.NewTexts(asked, folder, finding, device)

@@ -4,17 +4,16 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
-from keycontrast.files import atomic_file, atomic_folder, hash_values
+from keycontrast.files import atomic_folder, hash_values, sha256_of
 from models.common.training import Bar, History, from_first, gathered, place
 from stages.common import training as shared
 from stages.common.device import choose_device, settled_precision
@@ -27,29 +26,31 @@ from stages.run.process import StageProcess
 from stages.tracks.common.frame import Finished
 from stages.tracks.common.schemas import Table
 
+REMEDY = "Bring the folder back, or change init."
 OpenBar = Callable[[int, int], Bar]
 
 
 @dataclass(frozen=True)
-class GivenStart:
-    """A folder that ``keycontrast export FOLDER --model NAME`` has written, relative to the project's."""
+class Start:
+    """The weights that a model begins with: of another model, or ``given`` by ``keycontrast export``."""
 
+    name: str       # in cards and metadata
     folder: Path
+    given: bool
 
-    @property
-    def name(self) -> str:
-        """Its name in cards and metadata."""
-        return self.folder.as_posix()
-
-
-Start = ModelPaths | GivenStart
+    def described(self, file: str = "model.safetensors") -> dict[str, Any]:
+        """Return the metadata of the start, by its ``file`` of weights; an InputError if that is missing."""
+        weights = self.folder / file
+        if not weights.is_file():
+            raise InputError(f"init is {self.name}, and {weights} is not there. {REMEDY}")
+        return {"init_from": {"name": self.name, "sha256": sha256_of(weights)}}
 
 
 def start_of(row: Any, params: Params, name: str, seed: int) -> Start | None:
     """Return the start that entry ``init`` of a model's ``row`` names; None if weights are drawn."""
     if (other := earlier_model(row)) is not None:
-        return ModelPaths(other, params.earlier_seed(name, seed))
-    return None if row.init == NOTHING else GivenStart(Path(row.init))
+        return Start(other, ModelPaths(other, params.earlier_seed(name, seed)).weights, given=False)
+    return None if row.init == NOTHING else Start(Path(row.init).as_posix(), Path(row.init), given=True)
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,6 @@ class ModelFolder:
     tables: Sequence[Table]         # what it was trained and is evaluated on, and whatever else is a table
     metrics: Mapping[str, Any]      # content of ``metrics.json`` beside which epoch was kept
     tokenizer: PreTrainedTokenizerBase | None = None    # None for a model that reads words
-    logs: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # further tables of the training as CSV
     remarks: Sequence[str] = ()     # sentences for people, said once it is trained
 
 
@@ -129,9 +129,6 @@ class SeedTraining:
             (folder / "README.md").write_text(made.card, encoding="utf-8")
             shared.seal(folder)
         shared.write_history(paths.history, history.rows)
-        for name, rows in made.logs.items():
-            with atomic_file(paths.folder / name) as file:
-                rows.to_csv(file, index=False, float_format="%.9g", lineterminator="\n")
         provenance = Provenance(process.name, process.params_hash, dict(self._models), precision=self._precision)
         for table in made.tables:
             write_table(paths.table(table.name), table.schema, table.rows, provenance)

@@ -24,7 +24,7 @@ from stages.common.seeds import derived_seed
 from stages.common.training import TRAINED_ON_FILE, loop_settings
 from stages.tracks.common import training as common
 from stages.tracks.common.frame import split_of
-from stages.tracks.common.training import GivenStart, SeedTraining
+from stages.tracks.common.training import SeedTraining
 from stages.tracks.hcl import data
 from stages.tracks.hcl.data import STAGE, Marks, TripleBatches
 
@@ -303,11 +303,9 @@ def train_baseline(job: SeedTraining, values: Mapping[str, Any], items: pd.DataF
     start = start_of(values, items, job.params.encoder.source,
                      structure_of(job.params.datasets[model_row.dataset].layout))
     initial, described = None, dict[str, Any]()
-    if isinstance(init, GivenStart):
-        raise InputError(f"models.hcl.{job.name}.init: {init.name} is a start of architecture hcl.")
     if init is not None:
-        data.PieceOrigin.load(init.weights)
-        initial, described = load_pieces(init.weights, architecture), data.described_start(init)
+        data.PieceOrigin.load(init.folder)
+        initial, described = load_pieces(init.folder, architecture), init.described()
     if not job.begin(training, [paths.table(schema.name) for schema in data.TABLES], {**start.described, **described}):
         return
     train, validation = (batches_of(split_of(items, split, "examples"), values, start, split == "train")

@@ -14,14 +14,12 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
-from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder, special_ids
 from models.common.transformer import Pooling
 from models.hcl.hcl import HclConfig
 from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.examples import TURN
 from stages.common.methods import KEYWORDS
-from stages.common.paths import ModelPaths
 from stages.common.schemas import EXAMPLES, GRAPH_ONLY, NODES, TEXTS
 from stages.common.seeds import derived_seed
 from stages.common.training import TRAINED_ON_FILE, load_origin
@@ -35,11 +33,6 @@ KEYWORDS_FILE = "keywords.json"
 Keep = Literal["first", "last"]
 _ITEM_COLUMNS = [name for name, _, _ in ITEMS.fields]
 _CHUNK = 64
-
-
-def described_start(paths: ModelPaths) -> dict[str, Any]:
-    """Return the metadata of the trained model that a row starts from."""
-    return {"init_from": {"name": paths.name, "sha256": sha256_of(paths.weights / "model.safetensors")}}
 
 
 def node_ids(nodes: Sequence[str], keywords: pd.Series) -> np.ndarray:

@@ -1,25 +1,22 @@
 """Score the outputs of an HCL run, and of the baselines on the same examples, against the references."""
 
 import sys
-from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
 import pandas as pd
 
+from stages.common.paths import ModelPaths, RunPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.metrics.bertscore import BertScorer
 from stages.metrics.bleu import intra_distinct
-from stages.metrics.embeddings import WordVectors
 from stages.metrics.resampling import mean_statistic
 from stages.metrics.systems import ScoredItems
 from stages.metrics.tokens import basic_tokens, keyword_retention
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import run_stage
 from stages.tracks.common import evaluation as frame
-from stages.tracks.common.evaluation import floor_outputs
-from stages.tracks.common.schemas import FLOORS, LIKELIHOODS, SCORES, keyword_columns
+from stages.tracks.common.schemas import LIKELIHOODS, SCORES, keyword_columns
 
 # The metrics that lead tables under each reading of BLEU; the others stand beside them.
 LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
@@ -27,28 +24,20 @@ LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
            "corpus": [f"corpus_bleu_{order}" for order in range(1, 5)], "sacrebleu": ["sacrebleu"]}
 
 
-def run(predictions: pd.DataFrame, likelihoods: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors,
-        floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
-        resampling: frame.Resampling = frame.USUAL) -> frame.Evaluation:
+def run(given: frame.Evaluated, likelihoods: pd.DataFrame) -> frame.Evaluation:
     """Return scores and metrics of a run and of each baseline on the same examples, whatever their order."""
-    scored = frame.first_samples(predictions)
-    split = frame.predicted_split(scored, items, "hcl")
-    rows = items.set_index("example_id").loc[scored["example_id"]]
+    scored, split = frame.scored_predictions(given, "hcl")
+    rows = given.items.set_index("example_id").loc[scored["example_id"]]
     targets = ScoredItems(scored["source"].tolist(), [list(texts) for texts in scored["references"]],
                           _keywords(rows["keyword"]), _keywords(rows["target_keyword"]))
-    counts = {"examples": len(scored)}
-    outputs = {"run": scored["prediction"].tolist()}
-    outputs |= {floor: floor_outputs(floor, targets, items, counts, resampling.seed) for floor in floors}
-    systems = frame.score_systems(outputs, targets, vectors, scorer, resampling.seed)
+    counts = {"empty_outputs": sum(not basic_tokens(text) for text in scored["prediction"])}
+    systems = frame.score_systems(given, targets, scored["prediction"].tolist(), counts)
     likely = likelihoods.set_index("example_id").loc[scored["example_id"]]
     token_nll = (likely["nll"] / likely["tokens"]).to_numpy()
     systems["run"] = frame.extended(systems["run"], {"token_nll": mean_statistic(token_nll)}, {"token_nll": token_nll})
-    counts["empty_outputs"] = sum(not basic_tokens(text) for text in outputs["run"])
-    counts["skipped_extrema_average"] = systems["run"].skipped
-    result = frame.evaluation(scored["example_id"], systems, scorer, counts, split, "lower-cased BERT basic tokens",
-                              resampling)
-    result.metrics["run"] |= _within_items(predictions) | _prior_keyword(scored, targets)
-    return replace(result, scores=result.scores.assign(**keyword_columns(items, result.scores["example_id"])))
+    result = frame.evaluation(given, scored["example_id"], systems, counts, split, "lower-cased BERT basic tokens")
+    result.metrics["run"] |= _within_items(given.predictions) | _prior_keyword(scored, targets)
+    return replace(result, scores=result.scores.assign(**keyword_columns(given.items, result.scores["example_id"])))
 
 
 def _keywords(column: pd.Series) -> list[str | None]:
@@ -73,19 +62,13 @@ def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, floa
     return {"prior_keyword_kept": sum(kept) / len(kept)}
 
 
-def _scored(params: Params, evaluated: frame.Evaluated) -> frame.Evaluation:
-    settings, likelihoods = params.evaluation, read_frame(evaluated.run.generated("likelihoods"), LIKELIHOODS)
-    result = run(evaluated.predictions, likelihoods, evaluated.items, evaluated.vectors, settings.floors,
-                 evaluated.scorer, evaluated.resampling)
-    result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style]}
+def _scored(params: Params, given: frame.Evaluated, _model: ModelPaths, paths: RunPaths) -> frame.Evaluation:
+    result, style = run(given, read_frame(paths.generated("likelihoods"), LIKELIHOODS)), params.evaluation.bleu_style
+    result.metrics["settings"] |= {"bleu_style": style, "leading": LEADING[style]}
     return result
 
 
-def _work(process: StageProcess) -> None:
-    frame.evaluate(process, SCORES, _scored)
-
-
-main = partial(run_stage, "evaluate_hcl", _work, instance="RUN")
+main = partial(run_stage, "evaluate_hcl", lambda process: frame.evaluate(process, SCORES, _scored), instance="RUN")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
-from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder
 from models.hcl.baselines import load_pieces
 from models.hcl.hcl import HclConfig
@@ -20,7 +19,7 @@ from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import write_json
-from stages.tracks.common.training import GivenStart
+from stages.tracks.common.training import REMEDY, Start
 from stages.tracks.hcl.data import PieceOrigin, load_lookup
 
 _CAUSAL, _TWO = ("AutoModelForCausalLM", AutoModelForCausalLM), ("AutoModelForSeq2SeqLM", AutoModelForSeq2SeqLM)
@@ -80,18 +79,15 @@ def write_start(weights: Path, folder: Path) -> None:
     write_json(folder / _FACTS, facts)
 
 
-def read_start(start: GivenStart, encoder: ResolvedEncoder) -> tuple[HclModel, dict[str, Any]]:
+def read_start(start: Start, encoder: ResolvedEncoder) -> tuple[HclModel, dict[str, Any]]:
     """Return the model of a start over its encoder, without a graph, and its description."""
-    weights, remedy = start.folder / _WEIGHTS, "Bring the folder back, or change init."
+    described = start.described(_WEIGHTS)
     try:
         facts = json.loads((start.folder / _FACTS).read_text(encoding="utf-8"))
-        tensors = load_file(weights)
+        tensors = load_file(start.folder / _WEIGHTS)
         config, expected = HclConfig.from_dict(facts["config"]), facts["encoder"]
-    except FileNotFoundError as error:
-        raise InputError(f"models.hcl: init is {start.name}, and {error.filename or weights} is not there. "
-                         f"{remedy}") from error
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{start.name}: the start is damaged ({error}). {remedy}") from error
+    except (SafetensorError, FileNotFoundError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{start.name}: the start is damaged ({error}). {REMEDY}") from error
     if expected["sha256"] != encoder.description["sha256"]:
         raise InputError(f"{start.name}: this start was trained over the encoder {expected['name']}, and "
                          f"encoder.source is {encoder.description['name']}. Take the same, or another init.")
@@ -101,10 +97,10 @@ def read_start(start: GivenStart, encoder: ResolvedEncoder) -> tuple[HclModel, d
     odd = sorted(known.keys() ^ tensors) or [name for name in known if tensors[name].shape != known[name].shape]
     if odd:
         raise InputError(f"{start.name}: the start is damaged ({odd[0]} is missing, too much or of another shape). "
-                         f"{remedy}")
+                         f"{REMEDY}")
     for name, value in tensors.items():
         known[name].copy_(value)
-    return model, {"init_from": {"name": start.name, "sha256": sha256_of(weights)}}
+    return model, described
 
 
 def _trained(model: HclModel) -> dict[str, torch.Tensor]:

@@ -25,13 +25,12 @@ from stages.common.seeds import generator
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.run.log import logger
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import run_stage
 from stages.tracks.common.frame import Progress, generate, split_of
 from stages.tracks.common.readable import readable_text
 from stages.tracks.common.schemas import ITEMS, LIKELIHOODS, PREDICTIONS, Table
 from stages.tracks.common.track import Asked, Finding
 from stages.tracks.hcl import data
-from stages.tracks.hcl.track import HCL
 
 STAGE = "generate_hcl"
 _GIVEN = "given:"
@@ -223,11 +222,11 @@ def run(items: pd.DataFrame, rewriter: Rewriter, decode: Mapping[str, Any], seed
 class NewTexts:
     """Rewrites texts under their own keywords, random ones, or a given one."""
 
-    def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
+    def __init__(self, asked: Asked, folder: Path, finding: Finding, device: str) -> None:
         decode = asked.params.decoding(asked.run).plain()
         self._decode = {**decode, "samples": decode["samples"] if asked.samples is None else asked.samples}
         self._setting = decode["keyword"] if asked.keyword is None else f"given:{asked.keyword}"
-        self._rewriter = load_rewriter(HCL.weights(asked), device)
+        self._rewriter = load_rewriter(folder, device)
         self._seed, self._done, self.batch_size = asked.params.seed, 0, int(decode["batch_size"])
         own = self._rewriter.uses_keyword and given_keyword(self._setting) is None
         if own and self._rewriter.condition == "target":
@@ -273,11 +272,7 @@ def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,
             [] if remark is None else [remark])
 
 
-def _work(process: StageProcess) -> None:
-    generate(process, _rewritten)
-
-
-main = partial(run_stage, STAGE, _work, instance="RUN")
+main = partial(run_stage, STAGE, lambda process: generate(process, _rewritten), instance="RUN")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from stages.tracks.hcl.generate import Paraphraser
 NAME = "latent"
 KINDS = ("input", "positive", "negative", "output_keyword", "impostor_keyword")
 _CHUNK = 32
-_NEIGHBOURS = 5
 _RESAMPLES, _LEVEL = 1000, 0.95
 _LINKED = 6  # items whose points are joined by lines
 _EXACT = 1000  # points up to which t-SNE takes the exact gradient
@@ -133,7 +132,6 @@ def separation(points: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, object]:
     - ``distance_from_input``: mean Euclidean distance of each kind to mu_p of the input.
     - ``share_positive_nearer``: mu_q(y+) is nearer to mu_p than mu_q(y-); ``share_positive_nearer_kl``: by KL(q || p).
     - ``share_output_keyword_nearer``: nearer to q(z|x,y+) than the impostor by Mahalanobis distance.
-    - ``share_same_kind``: mean share of a point's five nearest neighbours of its own kind.
     - ``share_own_target``: share of inputs whose nearest mu_q(y+) of all items is their own.
     """
     if points.empty:
@@ -152,7 +150,7 @@ def separation(points: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, object]:
             **{name: _mean(values) for name, values in shares.items()},
             "intervals": {**{name: mean_interval(values.to_numpy()) for name, values in distances.items()},
                           **{name: mean_interval(values) for name, values in shares.items()}},
-            **_same_kind(points), **_own_target(by_kind["input"], by_kind["positive"])}
+            **_own_target(by_kind["input"], by_kind["positive"])}
 
 
 def mean_interval(values: np.ndarray) -> list[float] | None:
@@ -169,19 +167,6 @@ def _smaller(one: pd.Series | None, other: pd.Series | None) -> np.ndarray:
         return np.zeros(0, dtype=bool)
     both = pd.concat([one, other], axis=1, keys=["one", "other"]).dropna()
     return (both["one"] < both["other"]).to_numpy()
-
-
-def _same_kind(points: pd.DataFrame) -> dict[str, float | None]:
-    vectors, kinds = np.stack(list(points["vector"])).astype(np.float64), points["kind"].to_numpy()
-    count = min(_NEIGHBOURS, len(points) - 1)
-    if count < 1:
-        return {"share_same_kind": None, "share_same_kind_by_chance": None}
-    distances = cdist(vectors, vectors)
-    np.fill_diagonal(distances, np.inf)
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :count]
-    sizes = pd.Series(kinds).value_counts().to_numpy()
-    return {"share_same_kind": _mean((kinds[nearest] == kinds[:, None]).mean(axis=1)),
-            "share_same_kind_by_chance": float((sizes * (sizes - 1)).sum() / (len(kinds) * (len(kinds) - 1)))}
 
 
 def _own_target(inputs: pd.Series, targets: pd.Series) -> dict[str, float | None]:

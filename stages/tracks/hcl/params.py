@@ -6,9 +6,8 @@ from pydantic import Field, field_validator, model_validator
 
 from keycontrast.errors import nearest
 from models.hcl.settings import HclSettings
-from stages.common.params import SEEDS, Block, Presets, Seeds, Switches
-from stages.common.settings import NOTHING
-from stages.tracks.common.params import BEGINNING, Sizes, block_of
+from stages.common.params import Block, Presets, Switches
+from stages.tracks.common.params import Sizes, block_of
 
 # The text to the letter, with only clear misprints corrected: the Mahalanobis distance keeps its inverse (docs/hcl.md).
 # The text leaves W_i of the impostor undefined; `linear` makes it a matrix, as its capital letter suggests. Switches
@@ -146,15 +145,6 @@ class TrainHcl(Method):  # type: ignore[misc, valid-type]
         return name
 
 
-class HclModel(Block):
-    """One trained model: a data set, and what differs from the ``train_hcl`` block."""
-
-    dataset: str
-    seeds: Seeds = Field([], description=SEEDS)
-    init: str = Field(NOTHING, description=BEGINNING)
-    overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_hcl`")
-
-
 class GenerateHcl(Block):
     """Decoding (HCL section 4.2)."""
 
@@ -181,13 +171,6 @@ class GenerateHcl(Block):
         return self
 
 
-class HclRun(Block):
-    """A row of the results table: a model and what differs from the ``generate_hcl`` block."""
-
-    model: str
-    decode: dict[str, Any] = Field(default_factory=dict)
-
-
 class ProbeHcl(Block):
     """What a trained model does with keywords and with its latent space (HCL Table 4 and Figure 3)."""
 
@@ -195,8 +178,6 @@ class ProbeHcl(Block):
     items: int = Field(100, ge=2, description="items of the t-SNE picture, a seeded sample")
     perplexity: float = Field(20.0, gt=0, description="of t-SNE")
     swaps: int = Field(12, ge=0, description="items whose keyword is swapped")
-    given: str | None = Field(None, description="keyword given by the user in the swap; null takes each item's most "
-                                                "frequent negative neighbour")
 
 
 class Probe(Block):

@@ -14,9 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from keycontrast.errors import InputError, nearest
 from keycontrast.files import atomic_folder, sha256_of
-from keycontrast.text.normal_form import normal_form
 from models.hcl.graph import KeywordGraph
 from stages.common.device import computed_in, computing
 from stages.common.figures import Plot
@@ -28,12 +26,11 @@ from stages.common.tables import Provenance, read_frame, rounded, write_json, wr
 from stages.metrics.tokens import basic_tokens, keyword_retention
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.frame import split_of
-from stages.tracks.common.schemas import ITEMS
+from stages.tracks.common.schemas import ITEMS, KEYWORD_SWAP, LATENT
 from stages.tracks.hcl import latent_space
 from stages.tracks.hcl.data import conditioned, node_ids
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import KINDS, mean_interval
-from stages.tracks.hcl.track import KEYWORD_SWAP, LATENT
 
 STAGE = "probe_hcl"
 # Beam search with the defaults of `generate_hcl`.
@@ -88,9 +85,6 @@ def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
     parts = []
     if measures.get("share_positive_nearer") is not None:
         parts.append(f"Target nearer to the input than the negative: {measures['share_positive_nearer']:.0%} of items.")
-    if measures.get("share_same_kind") is not None:
-        parts.append(f"Neighbours of the same kind: {measures['share_same_kind']:.0%} "
-                     f"(by chance {measures['share_same_kind_by_chance']:.0%}).")
     parts += [f"Left out: {', '.join(kind.replace('_', ' ') for kind in left_out)} ({reason})."
               for reason in dict.fromkeys(left_out.values())]
     return " ".join(parts)
@@ -113,7 +107,7 @@ def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame,
     known = node_ids(paraphraser.keywords, items["keyword"]) >= 0
     sample, counts = draw(items, known, max(params.items, params.swaps), seed, "swap")
     drawn = sample.sort_values("example_id", ignore_index=True)
-    choices = keyword_choices(drawn, training, paraphraser.keywords, paraphraser.model.graph, params.given, seed)
+    choices = keyword_choices(drawn, training, paraphraser.keywords, paraphraser.model.graph, seed)
     rows = swapped(paraphraser, drawn, choices, decode, seed)
     metrics: dict[str, Any] = {**counts, **swap_measures(rows)}
     if not paraphraser.uses_keyword:
@@ -122,22 +116,20 @@ def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame,
 
 
 def keyword_choices(sample: pd.DataFrame, training: pd.DataFrame, keywords: Sequence[str], graph: KeywordGraph,
-                    given: str | None, seed: int) -> pd.DataFrame:
-    """Return the keyword of each item under each choice, columns as :data:`CHOICES`; None where there is none."""
+                    seed: int) -> pd.DataFrame:
+    """Return the keyword of each item under each choice, columns as :data:`CHOICES`; None where there is none.
+
+    The given keyword is the most frequent negative neighbour of the item's own, or else its negative's keyword.
+    """
     own, nodes, others = sample["keyword"].tolist(), set(keywords) - {NO_KEYWORD}, []
     for word, example in zip(own, sample["example_id"].tolist(), strict=True):
         source, drawn = generator(seed, STAGE, "random", example), None
         while nodes - {word} and drawn in (None, word, NO_KEYWORD):
             drawn = keywords[int(source.integers(len(keywords)))]
         others.append(drawn)
-    if given is None:
-        negatives = frequent_negatives(own, training, keywords, graph)
-        chosen = [negatives.get(word) or (negative if negative in nodes and negative != word else None)
-                  for word, negative in zip(own, sample["negative_keyword"].tolist(), strict=True)]
-    elif (word := normal_form(given)) in keywords:
-        chosen = [word] * len(own)
-    else:
-        raise InputError(f"probe_hcl.given: {given!r} is no keyword of the training graph; {nearest(word, keywords)}")
+    negatives = frequent_negatives(own, training, keywords, graph)
+    chosen = [negatives.get(word) or (negative if negative in nodes and negative != word else None)
+              for word, negative in zip(own, sample["negative_keyword"].tolist(), strict=True)]
     return pd.DataFrame({"textrank": own, "random": others, "given": chosen}, dtype=object)
 
 

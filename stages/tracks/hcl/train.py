@@ -28,11 +28,11 @@ from stages.common.seeds import derived_seed
 from stages.common.settings import GIVEN
 from stages.common.tables import read_frame, read_metadata, read_table
 from stages.common.training import loop_settings, processes
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.common import training as common
 from stages.tracks.common.frame import split_of
-from stages.tracks.common.training import GivenStart, OpenBar, SeedTraining
+from stages.tracks.common.training import OpenBar, SeedTraining
 from stages.tracks.hcl import baselines, data
 from stages.tracks.hcl.data import STAGE, TABLES, TrainedOn, TripleBatches, UnseenKeywords, conditioned
 from stages.tracks.hcl.export import read_start
@@ -69,11 +69,11 @@ def train_model(job: SeedTraining) -> None:
         return
     encoder = resolve_encoder(params.encoder.source)
     initial, described = None, dict[str, Any]()
-    if isinstance(start, GivenStart):
+    if start is not None and start.given:
         initial, described = read_start(start, encoder)
     elif start is not None:
-        data.load_lookup(start.weights)
-        initial, described = HclModel.from_pretrained(start.weights), data.described_start(start)
+        data.load_lookup(start.folder)
+        initial, described = HclModel.from_pretrained(start.folder), start.described()
     if not job.begin(training, [paths.table(schema.name) for schema in (*TABLES, *_GRAPH)],
                      {"encoder": encoder.description, **described}):
         return
@@ -298,11 +298,8 @@ def training_card(name: str, trained: TrainedHcl, metrics: Mapping[str, Any], on
         f"Alarms of the training:\n{alarms}")
 
 
-def _work(process: StageProcess) -> None:
-    common.train(process, train_model)
-
-
-main = partial(run_stage, STAGE, _work, instance="MODEL", processes=processes)
+main = partial(run_stage, STAGE, lambda process: common.train(process, train_model),
+               instance="MODEL", processes=processes)
 
 
 if __name__ == "__main__":

@@ -16,26 +16,24 @@ import numpy as np
 import pandas as pd
 
 from keycontrast.errors import InputError
+from stages.common.paths import ModelPaths, RunPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.metrics import bleu
-from stages.metrics.bertscore import BertScorer
 from stages.metrics.embeddings import WordVectors
 from stages.metrics.resampling import mean_statistic
 from stages.metrics.rouge import MEASURES, rouge
 from stages.metrics.systems import ScoredItems, SystemScores
-from stages.metrics.tokens import Text, kept_shares
+from stages.metrics.tokens import kept_shares
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common import evaluation as frame
-from stages.tracks.common.evaluation import floor_outputs
-from stages.tracks.common.schemas import FLOORS, PARAPHRASE_SCORES
+from stages.tracks.common.schemas import PARAPHRASE_SCORES
 from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.items import UNKNOWN, Vocabulary, as_text, as_words
 
 STAGE = "evaluate_pgkpr"
 _ORDERS = range(1, bleu.ORDERS + 1)
 LEADING = [f"released_bleu_{order}" for order in _ORDERS]
-_WITHOUT = ("target_keyword_kept",)     # targets have no keyword scores
 
 
 class WithoutUnk:
@@ -50,17 +48,15 @@ class WithoutUnk:
         return vectors, known & np.array([word != UNKNOWN for word in words], dtype=bool)
 
 
-def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, Sequence[str]], known: Collection[str],
-        limit: int, vectors: WordVectors, floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
-        resampling: frame.Resampling = frame.USUAL) -> frame.Evaluation:
+def run(given: frame.Evaluated, keywords: Mapping[int, Sequence[str]], known: Collection[str],
+        limit: int) -> frame.Evaluation:
     """Return scores and metrics of a run and of each baseline on the same examples.
 
-    ``items`` are those of the run's model, with the training split; ``keywords`` are those of each source by example
-    id, the same for every run; ``known`` and ``limit`` are as in :func:`pgkpr.released_form`.
+    ``keywords`` are those of each source by example id, the same for every run; ``known`` and ``limit`` are as in
+    :func:`pgkpr.released_form`.
     """
-    scored = frame.first_samples(predictions)
-    split = frame.predicted_split(scored, items, "pgkpr")
-    keyword = items.set_index("example_id")["keyword"].loc[scored["example_id"]]
+    scored, split = frame.scored_predictions(given, "pgkpr")
+    keyword = given.items.set_index("example_id")["keyword"].loc[scored["example_id"]]
     targets = ScoredItems([as_words(text) for text in scored["source"]],
                           [[as_words(text) for text in texts] for texts in scored["references"]],
                           [None if pd.isna(word) else str(word) for word in keyword], [None] * len(scored))
@@ -68,23 +64,19 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
         raise InputError(f"paraphrase_items.parquet: example {missing[0]} was predicted and has no row, and "
                          f"{len(missing) - 1} more are missing. Run generate_pgkpr again.")
     own = [list(keywords[number]) for number in scored["example_id"]]
-    counts = {"examples": len(scored)}
-    outputs: dict[str, Sequence[Text]] = {"run": [as_words(text) for text in scored["prediction"]]}
-    for floor in floors:
-        outputs[floor] = own if floor == "keyword" else floor_outputs(floor, targets, items, counts, resampling.seed,
-                                                                      as_words)
-    systems = {name: _released(system, outputs[name], targets, own, known, limit) for name, system in
-               frame.score_systems(outputs, targets, WithoutUnk(vectors), scorer, resampling.seed).items()}
+    outputs = [as_words(text) for text in scored["prediction"]]
+    counts = {"empty_outputs": sum(not words for words in outputs),
+              "unknown_words": sum(words.count(UNKNOWN) for words in outputs),
+              "without_keywords": sum(not words for words in own)}
+    systems = frame.score_systems(replace(given, vectors=WithoutUnk(given.vectors)), targets, outputs, counts, as_words,
+                                  {"keyword": own})
+    systems = {name: _released(system, targets, own, known, limit) for name, system in systems.items()}
     if not scored["keyword"].isna().all():  # the model reads keywords
-        given = [[] if pd.isna(words) else as_words(words) for words in scored["keyword"]]
-        shares = mean_statistic(kept_shares(scored["prediction"].tolist(), given))
+        read = [[] if pd.isna(words) else as_words(words) for words in scored["keyword"]]
+        shares = mean_statistic(kept_shares(scored["prediction"].tolist(), read))
         systems["run"] = frame.extended(systems["run"], {"given_keywords_kept": shares}, {})
-    counts |= {"empty_outputs": sum(not words for words in outputs["run"]),
-               "unknown_words": sum(list(words).count(UNKNOWN) for words in outputs["run"]),
-               "without_keywords": sum(not words for words in own),
-               "skipped_extrema_average": systems["run"].skipped}
-    result = frame.evaluation(scored["example_id"], systems, scorer, counts, split,
-                              "words of the language pipeline, in lower case", resampling)
+    result = frame.evaluation(given, scored["example_id"], systems, counts, split,
+                              "words of the language pipeline, in lower case")
     result.metrics["settings"] |= {"leading": LEADING, "reference_words": limit,
                                    "vocabulary_words": len(known), "released_weights": bleu.RELEASED_WEIGHTS,
                                    "bleu_batch": bleu.LBOW_BATCH}
@@ -99,35 +91,35 @@ def source_keywords(pairs: pd.DataFrame, seed: int, max_length: int) -> dict[int
             for example, words, mask in zip(first["example_id"], first["source_words"], masks, strict=True)}
 
 
-def _released(system: SystemScores, outputs: Sequence[Text], targets: ScoredItems,
-              keywords: Sequence[Sequence[str]], known: Collection[str],
+def _released(system: SystemScores, targets: ScoredItems, keywords: Sequence[Sequence[str]], known: Collection[str],
               limit: int) -> SystemScores:
     """Return ``system`` with the scores of the released norm and the kept keywords."""
-    texts = [pgkpr.released_form(words, known, limit) for words in outputs]
+    outputs = system.rows["output"]
+    texts = [pgkpr.released_form(as_words(text), known, limit) for text in outputs]
     references = [[pgkpr.released_form(words, known, limit) for words in item] for item in targets.references]
     counts = bleu.count_matches(texts, references)
     statistics = {f"released_bleu_{order}": bleu.corpus_bleu_statistic(counts, order, bleu.RELEASED_WEIGHTS)
                   for order in _ORDERS}
     scores = rouge(texts, references, "py_rouge").T
     columns = {f"released_py_{name}": column for name, column in zip(MEASURES, scores, strict=True)}
-    columns["keywords_kept"] = kept_shares([as_text(words) for words in outputs], keywords)
+    columns["keywords_kept"] = kept_shares(outputs, keywords)
     statistics |= {name: mean_statistic(column) for name, column in columns.items()}
     rows: dict[str, Any] = {f"py_{name}": system.per_item[f"py_{name}"] for name in MEASURES} | columns
     rows |= {"released_output": [as_text(words) for words in texts],
              "released_references": [[as_text(words) for words in item] for item in references]}
-    batched = {f"released_batch_bleu_{order}": float(value)
-               for order, value in enumerate(bleu.batched_bleu(counts, bleu.RELEASED_WEIGHTS), 1)}
-    released = frame.extended(system, statistics, rows, _WITHOUT)
-    return replace(released, values=released.values | batched)  # no sums over items, so without intervals
+    released = frame.extended(system, statistics, rows)
+    for metrics in (released.values, released.statistics):
+        del metrics["target_keyword_kept"]  # targets have no keyword scores
+    for order, value in enumerate(bleu.batched_bleu(counts, bleu.RELEASED_WEIGHTS), 1):
+        released.values[f"released_batch_bleu_{order}"] = float(value)  # no sum over items, so without intervals
+    return released
 
 
-def _scored(params: Params, evaluated: frame.Evaluated) -> frame.Evaluation:
-    pairs = read_frame(evaluated.paths.paraphrase_items, pgkpr.PARAPHRASE_ITEMS)
-    vocabulary = Vocabulary.from_frame(read_frame(evaluated.paths.vocabulary, pgkpr.VOCABULARY))
-    return run(evaluated.predictions, evaluated.items,
-               source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
-               vocabulary.word_numbers, params.evaluate_pgkpr.reference_words, evaluated.vectors,
-               params.evaluation.floors, evaluated.scorer, evaluated.resampling)
+def _scored(params: Params, given: frame.Evaluated, paths: ModelPaths, _run: RunPaths) -> frame.Evaluation:
+    keywords = source_keywords(read_frame(paths.paraphrase_items, pgkpr.PARAPHRASE_ITEMS), params.seed,
+                               params.paraphrase_items.max_length)
+    vocabulary = Vocabulary.from_frame(read_frame(paths.vocabulary, pgkpr.VOCABULARY))
+    return run(given, keywords, vocabulary.word_numbers, params.evaluate_pgkpr.reference_words)
 
 
 def _work(process: StageProcess) -> None:

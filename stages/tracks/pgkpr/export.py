@@ -13,7 +13,7 @@ from models.pgkpr.rewriters import load_rewriter
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.training import TRAINED_ON_FILE, load_origin, save_notes, seal
-from stages.tracks.pgkpr.items import Rule, Vocabulary
+from stages.tracks.pgkpr.items import Vocabulary
 
 VOCABULARY_FILE = "vocabulary.json"
 
@@ -23,7 +23,7 @@ class TrainedOn:
     """The origin of a model, as far as its use depends on it."""
 
     dataset: str
-    keywords: Rule | None   # how they were chosen in training; None for a model that reads none
+    keywords: str | None   # how they were chosen in training; None for a model that reads none
     mark_all: bool          # every occurrence of a keyword was one
     max_length: int         # words of a text that are read and were taught
 

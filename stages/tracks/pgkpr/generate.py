@@ -24,15 +24,14 @@ from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.run.log import logger
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import run_stage
 from stages.tracks.common.frame import Progress, generate, split_of
 from stages.tracks.common.readable import forms_of, readable
 from stages.tracks.common.schemas import PREDICTIONS, Table
 from stages.tracks.common.track import Asked, Finding
 from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.export import load_lookup
-from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, Which, as_text, by_example, fixed_masks, marked_words
-from stages.tracks.pgkpr.track import PGKPR
+from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, as_text, by_example, fixed_masks, marked_words
 
 STAGE = "generate_pgkpr"
 GIVEN = "given"
@@ -49,7 +48,7 @@ class Paraphraser:
         self.uses_keywords = self.model.uses_keywords
         nn.Module.to(self.model, device)
 
-    def which_keywords(self, setting: Which | None) -> Which | None:
+    def which_keywords(self, setting: str | None) -> str | None:
         """Return the value of ``generate_pgkpr.keywords``, by default that of training; None without keywords."""
         if self.uses_keywords:
             return setting if setting is not None else USED[self.on.keywords or "attribution"]
@@ -108,7 +107,7 @@ def run(pairs: pd.DataFrame, paraphraser: Paraphraser, decode: Mapping[str, Any]
 class NewTexts:
     """Rewrites texts, prepared as the data set's stages would. The coins of a text have a seed of its own."""
 
-    def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
+    def __init__(self, asked: Asked, folder: Path, finding: Finding, device: str) -> None:
         # A person reads no [unk]: the likeliest word takes its place.
         self._decode = {**asked.params.decoding(asked.run).plain(), "unknown": "ban"}
         self._count = asked.n or 1
@@ -117,7 +116,7 @@ class NewTexts:
                                       self._count, asked.run, self._decode["num_beams"], self._count)
             self._decode["num_beams"] = self._count
         self.batch_size = ROWS
-        self._rewriter = Paraphraser(PGKPR.weights(asked), device)
+        self._rewriter = Paraphraser(folder, device)
         self._on, self._seed = self._rewriter.on, asked.params.seed
         self._which = which = self._rewriter.which_keywords(self._decode["keywords"])
         self._given = None if asked.keyword is None else _given_words(asked.keyword, which)
@@ -180,7 +179,7 @@ class NewTexts:
         return items.assign(mask=fixed_masks(rows, self._which, self._seed, self._on.mark_all, self._on.max_length))
 
 
-def _given_words(given: str, which: Which | None) -> list[str]:
+def _given_words(given: str, which: str | None) -> list[str]:
     if which is None:
         raise InputError("--keyword: this model reads no keywords; leave it out.")
     words = pgkpr.as_words(given.lower())
@@ -196,11 +195,7 @@ def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,
     return [Table("predictions", rows, PREDICTIONS)], []
 
 
-def _work(process: StageProcess) -> None:
-    generate(process, _rewritten)
-
-
-main = partial(run_stage, STAGE, _work, instance="RUN")
+main = partial(run_stage, STAGE, lambda process: generate(process, _rewritten), instance="RUN")
 
 
 if __name__ == "__main__":

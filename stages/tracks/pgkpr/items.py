@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -251,14 +250,11 @@ def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> p
     return pa.ListArray.from_arrays(pa.array(words.offsets, pa.int32()), pa.array(mask))
 
 
-# `random` marks as many words as attribution from the source alone does on average, `none` no word, `all` every one.
-Which = Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"]
-Rule = Literal["attribution", "psi", "textrank", "random", "none", "all"]   # None for models without keywords
 # Default reading of a model by its training rule, and that of validation: +X and +S share a model, so by PSI it is
-# that of training.
-USED: dict[Rule, Which] = {"attribution": "xx", "psi": "psi_xx", "textrank": "textrank", "random": "random",
+# that of training. `random` marks as many words as attribution from the source alone does on average.
+USED: dict[str, str] = {"attribution": "xx", "psi": "psi_xx", "textrank": "textrank", "random": "random",
                            "none": "none", "all": "all"}
-VALIDATED: dict[Rule, Which] = {**USED, "psi": "psi_xy"}
+VALIDATED: dict[str, str] = {**USED, "psi": "psi_xy"}
 # Column of table `paraphrase_items` of each reading; coins are flipped for those of _FLIPPED.
 COLUMNS: dict[str, str] = {"xx": "score_xx", "xy": "score_xy", "psi_xx": "primary_xx", "psi_xy": "primary_xy",
                            "s_tagger": "primary_s", "textrank": "primary_textrank", "random": "score_xx"}
@@ -281,7 +277,7 @@ def first_places(words: Sequence[str]) -> np.ndarray:
     return np.array([first.setdefault(word, place) for place, word in enumerate(words)], dtype=np.int64)
 
 
-def fixed_masks(items: pd.DataFrame, which: Which, seed: int, mark_all: bool = False,
+def fixed_masks(items: pd.DataFrame, which: str, seed: int, mark_all: bool = False,
                 max_length: int | None = None) -> list[np.ndarray]:
     """Return which source words of evaluated pairs are keywords, bool (min(words, max_length),) of each row.
 

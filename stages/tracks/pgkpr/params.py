@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from models.pgkpr.settings import RewriterSettings
-from stages.common.params import SEEDS, Block, Name, Presets, Seeds, Switches
+from stages.common.params import Block, Name, Presets, Switches
 from stages.common.settings import NOTHING
-from stages.tracks.common.params import BEGINNING, block_of
+from stages.tracks.common.params import block_of
 
 
 class Joined(Block):
@@ -89,15 +89,6 @@ class TrainPgkpr(block_of(RewriterSettings(), _Row)):  # type: ignore[misc]  # a
     training: PgkprTraining = PgkprTraining()
 
 
-class PgkprModel(Block):
-    """One trained model: a data set, and what differs from the ``train_pgkpr`` block."""
-
-    dataset: str
-    seeds: Seeds = Field([], description=SEEDS)
-    init: str = Field(NOTHING, description=BEGINNING)
-    overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_pgkpr`")
-
-
 class GeneratePgkpr(Block):
     """Decoding (docs/pgkpr.md)."""
 
@@ -111,13 +102,6 @@ class GeneratePgkpr(Block):
     num_beams: int = Field(1, ge=1, description="1 is greedy")
     max_length: int = Field(16, ge=1, description="words; Quora 16, MSCOCO 15")
     unknown: Literal["keep", "ban"] = Field("keep", description="ban: no output holds [unk]")
-
-
-class PgkprRun(Block):
-    """A row of the results table: a model and what differs from the ``generate_pgkpr`` block."""
-
-    model: str
-    decode: dict[str, Any] = Field(default_factory=dict)
 
 
 class EvaluatePgkpr(Block):

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from keycontrast.errors import InputError
-from keycontrast.files import sha256_of
 from models.common import BOS, EOS, UNK
 from models.common.training import CheckpointStore, Criterion, History, PartSums, Step, Task, fit, moved
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig
@@ -25,14 +23,14 @@ from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed, flipped
 from stages.common.tables import read_frame, read_metadata
 from stages.common.training import loop_settings, processes
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.common import training as frame
 from stages.tracks.common.frame import split_of
 from stages.tracks.common.schemas import ITEMS
 from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.export import TrainedOn, load_lookup, notes_of
-from stages.tracks.pgkpr.items import FLIPPED_RULES, Rule, Vocabulary, fixed_masks
+from stages.tracks.pgkpr.items import FLIPPED_RULES, Vocabulary, fixed_masks
 
 STAGE = "train_pgkpr"
 TABLES = (pgkpr.PARAPHRASE_ITEMS, pgkpr.VOCABULARY)
@@ -45,7 +43,6 @@ _KEYWORDS = {"attribution": "by attribution of a pair classifier", "psi": "prima
              "textrank": "words of the best phrases of TextRank",
              "random": "words at random, as many as by attribution",
              "none": "no word of a source", "all": "every word of a source", None: "none"}
-_REMEDY = "Bring the folder back, or change init."
 # Penn tags of function words and of what is no word. A bag of words to predict holds the others.
 _FUNCTION_TAGS = frozenset(("CC", "DT", "EX", "IN", "LS", "MD", "PDT", "POS", "PRP", "PRP$", "RP", "SYM", "TO", "UH",
                             "WDT", "WP", "WP$", "WRB"))
@@ -136,14 +133,14 @@ def bags(items: pd.DataFrame, vocabulary: Vocabulary, max_length: int, most: int
     return [[number for number in bag[example] if number != UNK][:most] for example in items["example_id"]]
 
 
-def keyword_rule(architecture: str, by: Rule) -> Rule | None:
+def keyword_rule(architecture: str, by: str) -> str | None:
     """Return the keyword rule of a model; None for one without keywords. IANet replaces attribution by PSI."""
     if architecture == "ianet" and by == "attribution":
         return "psi"
     return by if architecture in ("pgkpr", "ianet") else None
 
 
-def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[str, Any],
+def training_passes(items: pd.DataFrame, rule: str | None, keywords: Mapping[str, Any],
                     seed: int) -> list[list[np.ndarray]]:
     """Return, for each pass of an epoch over ``items``, the probability of every source word of being a keyword.
 
@@ -337,11 +334,11 @@ def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[st
 
 def _begin(model: Rewriter, vocabulary: Vocabulary, start: frame.Start) -> None:
     """Load the weights of ``start`` into ``model``; tokens are matched by spelling."""
-    known, _ = load_lookup(folder := _folder(start))
+    known, _ = load_lookup(start.folder)
     try:
-        other = load_rewriter(folder)
+        other = load_rewriter(start.folder)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{folder}: the start is damaged ({error}). {_REMEDY}") from error
+        raise InputError(f"{start.folder}: the start is damaged ({error}). {frame.REMEDY}") from error
     numbers = {token: number for number, token in enumerate(known.tokens)}
     places = torch.tensor([numbers.get(token, -1) for token in vocabulary.tokens])
     try:
@@ -349,21 +346,6 @@ def _begin(model: Rewriter, vocabulary: Vocabulary, start: frame.Start) -> None:
     except ValueError as error:
         raise InputError(f"models.pgkpr: init is {start.name}, and {error}. Give both the same "
                          f"train_pgkpr.sizes and architecture, or write init: data/start/none.") from error
-
-
-def _described(start: frame.Start | None) -> dict[str, Any]:
-    if start is None:
-        return {}
-    folder = _folder(start)
-    load_lookup(folder)
-    weights = folder / "model.safetensors"
-    if not weights.is_file():
-        raise InputError(f"models.pgkpr: init is {start.name}, and {weights} is not there. {_REMEDY}")
-    return {"init_from": {"name": start.name, "sha256": sha256_of(weights)}}
-
-
-def _folder(start: frame.Start) -> Path:
-    return start.folder if isinstance(start, frame.GivenStart) else start.weights
 
 
 def plain_items(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -394,7 +376,10 @@ def train_model(job: frame.SeedTraining) -> None:
     training["learning_rate"] = training["learning_rate"] or RATES[architecture]
     rule = keyword_rule(architecture, values["keywords"]["by"])
     start = frame.start_of(row, params, job.name, job.seed)
-    models = {**read_metadata(paths[0]).get("models", {}), **_described(start)}
+    models = dict(read_metadata(paths[0]).get("models", {}))
+    if start is not None:
+        load_lookup(start.folder)
+        models |= start.described()
     if not job.begin(training, paths, models, rate=RATES[architecture], rule=rule):
         return
     model, history = fit_rewriter(pairs, vocabulary, values, max_length, job.seed, job.store, job.device, job.open_bar,
@@ -427,11 +412,8 @@ def train_model(job: frame.SeedTraining) -> None:
     job.save(architecture, model, history, frame.ModelFolder(card, notes_of(vocabulary, on), tables, metrics))
 
 
-def _work(process: StageProcess) -> None:
-    frame.train(process, train_model)
-
-
-main = partial(run_stage, STAGE, _work, instance="MODEL", processes=processes)
+main = partial(run_stage, STAGE, lambda process: frame.train(process, train_model),
+               instance="MODEL", processes=processes)
 
 
 if __name__ == "__main__":
