@@ -1,16 +1,10 @@
-"""A corpus that grows: time and memory of every data stage, from a file of triples to the graph.
+"""Time and memory of every data stage on growing corpora, from a file of triples to the graph.
 
     python -m benchmarks.scale --texts 100000 1000000 --workers 2
-    python -m benchmarks.scale --texts 30000 300000 --pairs
-    python -m benchmarks.scale --texts 1000000 --folder /data/scale    # /data/scale/1000000 stays
 
-Texts are short sentences of words by Zipf's law from a seed; source and target of a triple have the same nouns. A blank
-tokenizer with a tagger by endings replaces the language pipeline, so that the stages around it are measured. Each stage
-runs in a fresh process; its peak is that of this process (the client of its workers) above what it held before the
-stage began. Files that it maps do not count, since the system can free them.
-
-With `--pairs` the stages are measured, too, that look texts up by their id: the pair classifier, rankings of words,
-node vectors, keywords side by side and the items of PGKPR, with a BERT of two layers of 32.
+Texts are short sentences of words by Zipf's law; source and target of a triple have the same nouns. A tokenizer with a
+tagger by endings replaces the language pipeline. `--pairs` adds the stages that look texts up by their id (pair
+classifier, rankings of words, node vectors, keywords side by side, items of PGKPR), with a BERT of two layers of 32.
 """
 
 import argparse
@@ -18,7 +12,6 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -122,7 +115,7 @@ def measure(folder: Path, texts: int, workers: int, pairs: bool) -> Iterator[dic
 
 
 def over_sizes(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a line per stage of ``names``: seconds and MiB at each size, and at ten times the last."""
+    """Return a line per stage: seconds and MiB at each size, and extrapolated to ten times the last."""
     stages = {(row["texts"], row["stage"]): row for row in rows if row["stage"] in names}
     sizes = sorted({texts for texts, _ in stages})
     table = []
@@ -143,16 +136,15 @@ def sections(rows: list[dict[str, Any]], workers: int) -> list[Section]:
     found = [Section(
         "A growing corpus", f"synthetic triples of short texts, a blank tokenizer with a tagger by endings, {workers} "
         f"workers, joins of {_MEMORY_GIB:g} GiB", "not compared, as there is one contender", [over_sizes(rows, STAGES)],
-        ["MiB is the peak of the stage's process above what it held before it began, without mapped files; its "
-         "workers hold half a GiB each. The last two columns multiply the time by ten, and follow the memory of the "
-         "last two sizes.",
-         "Annotate and textrank do not grow; ingest, keywords and graph hold some bytes per text or node."])]
+        ["MiB is the growth of the memory of the stage's process to the peak, without mapped files; its workers have "
+         "half a GiB each. The last two columns multiply the time by ten, and extrapolate the memory from the last two "
+         "sizes.",
+         "Annotate and textrank do not grow; ingest, keywords and graph take some bytes per text or node."])]
     if by_id := over_sizes(rows, BY_ID):
         found.append(Section(
             "Stages that look texts up", "triples as above (`--pairs`), a BERT of two layers of 32, 10,000 pairs of "
             "training for the classifier", "not compared, as there is one contender", [by_id],
-            ["MiB is as above. Some 300 MiB of a stage with a network are PyTorch.",
-             "The S-Tagger learns from words that it holds in memory; word vectors are those of the vocabulary."]))
+            ["MiB is as above. Some 300 MiB of a stage with a network are PyTorch."]))
     return found
 
 
@@ -163,22 +155,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--texts", type=int, nargs="+", default=[100_000, 1_000_000], help="sizes of the corpus")
     parser.add_argument("--workers", type=int, default=2, help="processes of a stage (2)")
     parser.add_argument("--pairs", action="store_true", help="of the stages that look texts up by their id")
-    parser.add_argument("--folder", type=Path, metavar="DIR",
-                        help="where each corpus and its artifacts stay, in DIR/TEXTS; without it they are removed")
     parser.add_argument("--write", action="store_true", help=f"also write the tables into {DOCUMENT}")
     given = parser.parse_args(argv)
     rows = []
-    with TemporaryDirectory(prefix="keycontrast-scale-") as temporary:
-        folders = {texts: (given.folder or Path(temporary)) / str(texts) for texts in given.texts}
-        if there := [str(folder) for folder in folders.values() if folder.exists()]:
-            parser.error(f"--folder: {', '.join(there)} is there already; remove it, or name another folder")
-        for texts, folder in folders.items():
-            folder.mkdir(parents=True)
-            for row in measure(folder, texts, given.workers, given.pairs):
+    for texts in given.texts:
+        with TemporaryDirectory(prefix="keycontrast-scale-") as folder:
+            for row in measure(Path(folder), texts, given.workers, given.pairs):
                 rows.append(row)
                 sys.stderr.write(f"{row}\n")
-            if given.folder is None:
-                rmtree(folder)  # a large corpus needs the disk of the one before
     text = part("scale", "benchmarks.scale", sections(rows, given.workers))
     sys.stdout.write(text + "\n")
     if given.write:

@@ -1,14 +1,15 @@
-"""Keyphrases of our methods beside pytextrank, KeyBERT, YAKE and rake-nltk: exact-match F1, speed and memory.
+"""Keywords beside pytextrank, KeyBERT, YAKE and rake-nltk.
 
-Reads DIR/inspec/test.parquet (title, abstract, keys_uncontrolled) and DIR/keyphrase_NAME/all.parquet (text, keys) of
-SemEval-2017, DUC-2001, Nguyen-2007 and SemEval-2010, as far as they are there. The first 512 words of a text are read,
-which cuts news articles and papers. Scores compare Porter stems and are averaged over documents.
+`python -m benchmarks keywords` compares the ranking engine, and the components for spaCy, with pytextrank on the same
+annotated texts. `python -m benchmarks.keywords --data DIR` compares exact-match F1 of keyphrases, speed and memory. It
+reads DIR/inspec/test.parquet (title, abstract, keys_uncontrolled) and DIR/keyphrase_NAME/all.parquet (text, keys) of
+SemEval-2017, DUC-2001, Nguyen-2007 and SemEval-2010, as far as they exist, the first 512 words of each text. Scores
+compare Porter stems and are averaged over documents.
 
-Each system works in a process of its own with one thread, from raw texts to phrases: the system is loaded, then the
-clock runs over its tokens, tags, sentences and ranking; MiB are the peak of its process. KeyBERT has the bundled
-encoder, as embedrank; pytextrank runs in the embedded spaCy pipeline; rake-nltk has that pipeline's stop words, since
-its own have to be downloaded. YAKE, KeyBERT and rake-nltk give phrases of up to three words. A package that is not
-installed is left out; all come with pip install 'keycontrast[benchmarks,yake]'.
+Each system runs in a process of its own with one thread: it is loaded, then the clock runs from raw texts to phrases;
+MiB are the peak of its process. KeyBERT has the bundled encoder, as embedrank; pytextrank runs in the embedded spaCy
+pipeline, whose stop words rake-nltk has. YAKE, KeyBERT and rake-nltk give phrases of up to three words. A package that
+is not installed is left out; all come with pip install 'keycontrast[benchmarks,yake]'.
 """
 
 import argparse
@@ -18,25 +19,29 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Rows, markdown_table, peak_memory
+from benchmarks.harness import Context, Disagreement, Rows, Section, compare, markdown_table, peak_memory
 
-# The process of a peer imports this module and should hold in memory what the peer needs and nothing else, so this
-# module imports Arrow and our packages where they are used.
+# The process of a peer should hold only what the peer needs in memory, so Arrow and our packages are imported where
+# they are used.
 
 CUTOFFS = (5, 10, 15)
 SETS = {"inspec/test": "Inspec, test", "keyphrase_semeval2017/all": "SemEval-2017", "keyphrase_duc2001/all": "DUC-2001",
         "keyphrase_nguyen2007/all": "Nguyen-2007", "keyphrase_semeval2010/all": "SemEval-2010"}
-WORDS = 512  # of a paper: title, abstract and the beginning of its introduction
+WORDS = 512  # of a text
 RESULTS = Path("docs") / "results.md"
-BEGIN = "<!-- keyphrases: made by `python -m benchmarks.keyphrases --data DIR --write` -->"
+BEGIN = "<!-- keyphrases: made by `python -m benchmarks.keywords --data DIR --write` -->"
 END = "<!-- /keyphrases -->"
-_PHRASES = 40  # more than are scored, since phrases that differ in endings alone count once
+_PHRASES = 40  # more than are scored, since phrases with the same stems count once
 _LONGEST = 3
 _WARM = "A short text about the speed of a machine, to warm the machine."
+_SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
+_ENGINE_WORDS, _COMPONENT_WORDS, _TOTAL = (24, 240), (24, 240, 2400), 24_000  # of a text, and of all texts
+_ALL = 1_000_000  # phrases per text, more than any has
+_SCORE = 1e-6
 _LETTERS = re.compile(r"[^\W_]+")
 
 Phrases = list[list[str]]
@@ -57,17 +62,7 @@ class Corpus:
 
 def keyphrase_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]],
                      cutoffs: Sequence[int] = CUTOFFS) -> dict[int, float]:
-    """Return the mean F1 of documents at each of ``cutoffs``; precision is over the phrases given, at most k.
-
-    Documents without gold phrases are left out.
-
-    Args:
-        predicted: phrases of each document, best first.
-        gold: phrases of its readers.
-
-    Raises:
-        ValueError: no document has gold phrases, or the numbers of documents differ.
-    """
+    """Return the mean F1 of documents with gold phrases at each of ``cutoffs``; precision is over at most k phrases."""
     documents = [(stemmed_phrases(phrases), set(wanted)) for phrases, keys in zip(predicted, gold, strict=True)
                  if (wanted := stemmed_phrases(keys))]
     if not documents:
@@ -77,10 +72,7 @@ def keyphrase_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence
 
 
 def stemmed_phrases(phrases: Iterable[str]) -> list[str]:
-    """Return the distinct stemmed forms of ``phrases`` in their order: Porter stems of their lower-cased words.
-
-    Words are cut at all but letters and digits; phrases without a word have no form.
-    """
+    """Return the distinct stemmed forms of ``phrases`` in their order: Porter stems of words of letters and digits."""
     from stages.metrics.tokens import stem
 
     return [form for form in dict.fromkeys(" ".join(map(stem, _LETTERS.findall(phrase.lower()))) for phrase in phrases)
@@ -95,7 +87,7 @@ def _f1(phrases: list[str], wanted: set[str]) -> float:
 
 
 def corpora(folder: Path, limit: int | None = None) -> list[Corpus]:
-    """Return the sets that lie in ``folder``, the first ``limit`` documents of each."""
+    """Return the data sets in ``folder``, the first ``limit`` documents of each."""
     import pyarrow.parquet as pq
 
     from keycontrast.errors import InputError
@@ -109,13 +101,13 @@ def corpora(folder: Path, limit: int | None = None) -> list[Corpus]:
             keys = [row["keys"] if "keys" in row else row["keys_uncontrolled"] for row in rows]
             found.append(Corpus(name, list(map(first_words, texts)), keys))
     if not found:
-        raise InputError(f"{folder}: holds none of {', '.join(f'{place}.parquet' for place in SETS)}. Name the folder "
-                         f"that does.")
+        raise InputError(f"{folder}: holds none of {', '.join(f'{place}.parquet' for place in SETS)}. Name another "
+                         f"folder.")
     return found
 
 
 def first_words(text: str, words: int = WORDS) -> str:
-    """Return the beginning of ``text`` up to the end of its ``words``-th word, white space as it is."""
+    """Return the beginning of ``text`` up to the end of its ``words``-th word."""
     ends = [match.end() for match in islice(re.finditer(r"\S+", text), words)]
     return text[:ends[-1]] if ends else text
 
@@ -194,7 +186,7 @@ def ranked(name: str, sets: Sequence[Sequence[str]]) -> tuple[list[Phrases], flo
 
 
 def measure(found: Sequence[Corpus], names: Iterable[str]) -> Rows:
-    """Return F1 in per cent by set and cut-off, texts per second and peak memory of each system."""
+    """Return F1 in per cent by data set and cut-off, texts per second and peak memory of each system."""
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     rows = []
     for name in names:
@@ -212,11 +204,101 @@ def measure(found: Sequence[Corpus], names: Iterable[str]) -> Rows:
     return rows
 
 
+# The engine and the components beside pytextrank
+
+
+def run(context: Context) -> list[Section]:
+    """Time rankings and components for spaCy on texts of several lengths."""
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)  # Arrow's own threads would be a second core
+    return [*(_engines(words, context) for words in _ENGINE_WORDS),
+            *(_components(words, context) for words in _COMPONENT_WORDS)]
+
+
+def annotated(words: int, texts: int) -> Any:
+    """Return the token table of ``texts`` texts of ``words`` words or a few more, joined from the shipped sample."""
+    import pyarrow as pa
+    import pyarrow.json
+
+    from keycontrast.text.annotate import annotator
+
+    sources = cycle(pa.json.read_json(_SAMPLE)["source"].unique().to_pylist())
+    joined = []
+    for _ in range(texts):
+        text = next(sources)
+        while len(text.split()) < words:
+            text += f" {next(sources)}"
+        joined.append(text)
+    return annotator("embedded")(pa.table({"text_id": pa.array(range(texts), pa.int64()), "text": joined}))
+
+
+def differing(tokens: Any) -> int:
+    """Return the number of texts on which engine and package differ: phrases, their places, or scores beyond 1e-6."""
+    from keycontrast.ranking import rank
+    from keycontrast.ranking.package import package_component, rank_with_package
+
+    columns = ("text_id", "phrase", "keyword", "token_start", "token_end", "status")
+    ours, theirs = ({tuple(row[name] for name in columns): row["score"] or 0.0 for row in table.to_pylist()}
+                    for table in (rank(tokens, "pytextrank", _ALL, compat="pytextrank"),
+                                  rank_with_package(tokens, _ALL, package_component("pytextrank"))))
+    return len({row[0] for row in ours.keys() | theirs.keys()
+                if row not in ours or row not in theirs or abs(ours[row] - theirs[row]) > _SCORE})
+
+
+def _engines(words: int, context: Context) -> Section:
+    from keycontrast.ranking import rank
+    from keycontrast.ranking.package import docs, package_component
+    from keycontrast.ranking.selection import InverseFrequency
+
+    tokens = annotated(words, 20 if context.quick else _TOTAL // words)
+    wrong = differing(tokens)
+    if wrong:
+        raise Disagreement(f"textrank: {wrong} of {tokens.num_rows} texts differ from pytextrank")
+    idf = InverseFrequency.over_tables([tokens])
+    rebuilt = [doc for _, doc in docs(tokens)]
+    component = package_component("pytextrank")
+    rows = compare({
+        "ours, compat: pytextrank": lambda: rank(tokens, "pytextrank", compat="pytextrank"),
+        "ours, pytextrank": lambda: rank(tokens, "pytextrank", idf=idf),
+        "ours, mihalcea": lambda: rank(tokens, "mihalcea", idf=idf),
+        "pytextrank's component": lambda: [component(doc) for doc in rebuilt],
+    }, context.repeats, items=tokens.num_rows)
+    return Section(
+        f"{words} words per text", f"{tokens.num_rows:,} annotated texts of {words} words or a few more, one core",
+        f"0 of {tokens.num_rows:,} texts differ between compat: pytextrank and the package in phrases or scores "
+        f"({_SCORE:g})", [rows],
+        ["The package works on spaCy documents that were built beforehand, ours on the token table."])
+
+
+def _components(words: int, context: Context) -> Section:
+    """Compare the components for spaCy, which process one document after another."""
+    from keycontrast import spacy_component
+    from keycontrast.ranking.package import docs, pytextrank
+
+    documents = [doc for _, doc in docs(annotated(words, 10 if context.quick else _TOTAL // words))]
+
+    def ranked(component: Callable[[Any], Any]) -> Callable[[], list[Any]]:
+        return lambda: [component(doc)._.phrases for doc in documents]
+
+    ours, theirs = ranked(spacy_component._Component()), ranked(pytextrank.BaseTextRankFactory())
+    for mine, other in zip(ours(), theirs(), strict=True):
+        scores = {phrase.text: phrase.rank for phrase in other}
+        if scores.keys() != {phrase.text for phrase in mine} or any(
+                abs(scores[phrase.text] - phrase.rank) > _SCORE for phrase in mine):
+            raise Disagreement(f"{words} words: the components give different phrases")
+    rows = compare({"keycontrast_textrank": ours, "pytextrank's textrank": theirs}, context.repeats,
+                   items=len(documents))
+    return Section(f"Components for spaCy, {words} words", f"{len(documents):,} documents of {words} words or a few "
+                   f"more, `doc._.phrases`, one core", f"both give the same phrases for every document, ranks within "
+                   f"{_SCORE:g}", [rows])
+
+
 def main(argv: list[str] | None = None) -> int:
     """Measure the systems and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.keyphrases", description=__doc__,
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.keywords", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="example: python -m benchmarks.keyphrases --data ../data --limit 100")
+                                     epilog="example: python -m benchmarks.keywords --data ../data --limit 100")
     parser.add_argument("--data", type=Path, required=True, help="folder of the published data sets")
     parser.add_argument("--limit", type=int, help="documents of each set, the first ones; all by default")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME",
@@ -229,7 +311,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         table = markdown_table(measure(corpora(arguments.data, arguments.limit), arguments.systems))
     except InputError as error:
-        sys.stderr.write(f"benchmarks.keyphrases: {error}\n")
+        sys.stderr.write(f"benchmarks.keywords: {error}\n")
         return 1
     sys.stdout.write(table + "\n")
     if arguments.write:
