@@ -62,9 +62,6 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     # Outside a project a text is read with the defaults; what a file there says, though it be wrong, is never left out.
     inside = PARAMS.exists()
     params = load_params() if inside else parse_params({"recipe": "defaults", "datasets": {}}, "defaults")
-    if dataset in params.datasets and dataset not in params.keywords.datasets:
-        raise InputError(f"--dataset {dataset}: keywords.datasets does not name it, so its texts have none to explain. "
-                         f"Name it there, or leave out --dataset.")
     is_id = not as_text and re.fullmatch(r"[0-9]{1,18}", argument) is not None
     subject = stored_text(int(argument), dataset) if is_id else new_text(argument, dataset, params)
     if not inside:
