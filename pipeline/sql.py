@@ -217,7 +217,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: 
                 made.add((schema, view))
                 reason = read_metadata(path).get("reason") if is_table(path) else None
                 if reason and _names(sql, view):
-                    _log.warning("%s has no rows: %s", path, reason)
+                    _log.warning("%s was left without rows: %s", path, reason)
     connection.execute("SET schema = 'main'")
     for view, schema in files.short_names(dataset).items():
         if (schema, view) in made:

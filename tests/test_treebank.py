@@ -3,7 +3,6 @@
 import hashlib
 import re
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import spacy
@@ -14,8 +13,6 @@ from keycontrast.text.pipelines import EMBEDDED_FOLDER, hash_folder
 from tools.english_pipeline import train as training
 from tools.english_pipeline.corpus import POS_OF_TAG, Sentence, build_doc, parse_treebank, read_tagged
 from tools.english_pipeline.lemmas import apply_rules, learn_lemma_tables
-
-LIMIT = 12 * 10**6
 
 # "form lemma UPOS tag", a blank after each word unless its tag ends in "_"; "+" joins the next word into a
 # fused token. Written for these tests.
@@ -34,13 +31,6 @@ Snow snow NOUN NN|covered cover VERB VBD|the the DET DT|quiet quiet ADJ JJ|villa
 Please please INTJ UH|water water VERB VB|these these DET DT|plants plant NOUN NNS_|! ! PUNCT .
 """
 FORM, LEMMA, POS, TAG = range(4)
-TAGGED = """# Written for these tests.
-
-Do/VB/AUX +n't/RB/PART stir/VB pea/NN soup/NN +!/.
-Who/WP drank/VBD my/PRP$ ginger/NN tea/NN +?/.
-"""
-
-
 def conllu() -> str:
     """Return the sentences above as CoNLL-U: documents of four, paragraphs of two."""
     blocks = []
@@ -65,40 +55,11 @@ def sentences() -> list[Sentence]:
 
 
 @pytest.fixture(scope="module")
-def tagged(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("tagged") / "own.tagged"
-    path.write_text(TAGGED, encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def treebank(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("treebank")
-    for part in ("train", "dev", "test"):
-        (folder / f"en_ewt-ud-{part}.conllu").write_text(conllu(), encoding="utf-8")
-    return folder
-
-
-@pytest.fixture(scope="module")
 def tiny_recipe():
     narrow = {"width": 16, "rows": [200, 50, 100, 50, 10]}
     changes = {f"components.tok2vec.model.embed.{name}": value for name, value in narrow.items()}
     changes |= {"components.tok2vec.model.encode.width": 16, "components.tok2vec.model.encode.depth": 1}
     return load_config(training.RECIPE, overrides=changes)
-
-
-def row(number: str, form: str, misc: str = "_") -> str:
-    return "\t".join([number, form, form, "X", "FW", "_", "_", "_", "_", misc])
-
-
-def text_of(*rows: str) -> str:
-    (sentence,) = parse_treebank([*rows, ""], "here")
-    return build_doc(spacy.blank("en").vocab, [sentence]).text
-
-
-def test_spaces_follow_the_text():
-    assert text_of(row("1", "Wait", "SpaceAfter=No"), row("2", "!"), row("3", "Now")) == "Wait! Now "
-    assert text_of(row("1", "a", "Cxn=x|SpaceAfter=No"), row("2", "b")) == "ab "
 
 
 def test_lemmas_of_seen_and_unseen_words(sentences):
@@ -133,9 +94,7 @@ def test_two_steps_train_the_same_bytes_twice(tiny_recipe, sentences):
     assert "kettle" not in first.vocab.strings
 
 
-def test_shipped_pipeline_is_small_and_reads_english():
-    size = sum(path.stat().st_size for path in EMBEDDED_FOLDER.rglob("*") if path.is_file())
-    assert size <= LIMIT
+def test_shipped_pipeline_reads_english():
     nlp = spacy.load(EMBEDDED_FOLDER)
     doc = nlp("The children didn't see three small dogs. Where were they running?")
     assert [token.tag_ for token in doc][:9] == ["DT", "NNS", "VBD", "RB", "VB", "CD", "JJ", "NNS", "."]

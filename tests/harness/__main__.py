@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tests.harness import cases
 from tests.harness.inputs import damaged_input
-from tests.harness.kills import TINY, killed_project
+from tests.harness.kills import killed_project
 from tests.harness.params import damaged_params
 
 HOME = Path(tempfile.mkdtemp())
 KINDS: dict[str, cases.Case] = {
     "mutate": lambda chance: chance.choice([damaged_params, damaged_input])(chance),
-    "kill": lambda chance: killed_project(chance, TINY, HOME)}
+    "kill": lambda chance: killed_project(chance, HOME)}
 
 
 def main() -> int:

@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,26 +20,12 @@ import psutil
 
 from pipeline.dag import UnreadableLock, read_lock
 from stages.common.paths import METRICS
-from tests import small_project, tiny_project
+from tests import tiny_project
 from tests.harness.cases import Verdict
 
 _SECONDS_TO_END = 2.0   # for all that a killed command has started
-_SECONDS_OF_AN_ORPHAN = 60.0
 _SECONDS_OF_A_RUN = 1200.0
 _TARGETS = ("command", "command", "command", "child", "child", "child", "all")
-
-
-class Kind(NamedTuple):
-    """A kind of project: what makes one, the environment of its commands, and when kills fall.
-
-    A kill that is not to wait for a stage falls within ``starting_seconds``, one after a stage has begun within
-    ``stage_seconds``.
-    """
-
-    make: Callable[[Path], Path]
-    environment: Callable[..., dict[str, str]]
-    starting_seconds: float
-    stage_seconds: float
 
 
 class Undisturbed(NamedTuple):
@@ -60,32 +45,31 @@ def _tiny(folder: Path) -> Path:
     return project
 
 
-TINY = Kind(_tiny, tiny_project.environment, 12, 3)                             # all stages
-QUICK = Kind(small_project.make_project, small_project.environment, 4, 0.2)     # their order; they take no time
-_MAKING, _DONE = threading.Lock(), dict[Kind, Undisturbed]()
+_STARTING_SECONDS, _STAGE_SECONDS = 12, 3   # within which a kill falls, before and after a stage has begun
+_MAKING, _DONE = threading.Lock(), list[Undisturbed]()
 _TRACKER = "resource_tracker"
 
 
-def undisturbed(kind: Kind, home: Path) -> Undisturbed:
+def undisturbed(home: Path) -> Undisturbed:
     """Return the project and what comes of it, made once in ``home``."""
     with _MAKING:
-        if kind not in _DONE:
-            start = kind.make(home / "start")
+        if not _DONE:
+            start = _tiny(home / "start")
             shutil.copytree(start, home / "done")
-            if _run(kind, home / "done", home / "log").wait(_SECONDS_OF_A_RUN):
+            if _run(home / "done", home / "log").wait(_SECONDS_OF_A_RUN):
                 raise RuntimeError(f"the undisturbed run failed: {(home / 'log').read_text()[-2000:]}")
-            _DONE[kind] = Undisturbed(start, _made(home / "done"), read_lock(home / "done"))
-    return _DONE[kind]
+            _DONE.append(Undisturbed(start, _made(home / "done"), read_lock(home / "done")))
+    return _DONE[0]
 
 
-def killed_project(chance: random.Random, kind: Kind, home: Path, kills: int = 10) -> Verdict:
+def killed_project(chance: random.Random, home: Path, kills: int = 10) -> Verdict:
     """Kill runs of one project, each at a random moment, and let it end; there are fewer kills if a run ends before."""
-    whole, said, happened = undisturbed(kind, home), list[str](), 0
+    whole, said, happened = undisturbed(home), list[str](), 0
     with tempfile.TemporaryDirectory() as folder:
         project, log = Path(folder) / "p", Path(folder) / "run.log"
         shutil.copytree(whole.start, project)
         for left in range(kills, 0, -1):
-            kill = _Kill(chance, kind, whole, project, log, left)
+            kill = _Kill(chance, whole, project, log, left)
             fault = kill.fault()
             said.append(kill.what)
             happened += kill.happened
@@ -93,24 +77,23 @@ def killed_project(chance: random.Random, kind: Kind, home: Path, kills: int = 1
                 return Verdict("; ".join(said), f"{fault}\n{log.read_text(errors='replace')[-1500:]}", happened)
             if kill.ended:
                 break
-        return Verdict("; ".join(said), _last_fault(kind, whole, project, log), happened)
+        return Verdict("; ".join(said), _last_fault(whole, project, log), happened)
 
 
 class _Kill:
     """One run and its kill."""
 
-    def __init__(self, chance: random.Random, kind: Kind, whole: Undisturbed, project: Path, log: Path,
-                 left: int) -> None:
-        self._chance, self._kind, self._whole, self._project, self._log = chance, kind, whole, project, log
+    def __init__(self, chance: random.Random, whole: Undisturbed, project: Path, log: Path, left: int) -> None:
+        self._chance, self._whole, self._project, self._log = chance, whole, project, log
         self._target = chance.choice(_TARGETS)
         rest = len(whole.lock) - len(_lock(project))
         self._stages = chance.randrange(1 + max(1, 2 * rest // (left + 1)))
-        self._seconds = chance.uniform(0, kind.stage_seconds if self._stages else kind.starting_seconds)
+        self._seconds = chance.uniform(0, _STAGE_SECONDS if self._stages else _STARTING_SECONDS)
         self.what, self.happened, self.ended = "", False, False
 
     def fault(self) -> str:
         """Run, kill, look; return what should not have happened."""
-        command = _run(self._kind, self._project, self._log)
+        command = _run(self._project, self._log)
         try:
             self._wait(command)
             if command.poll() is not None:
@@ -167,20 +150,16 @@ class _Kill:
         return self._left(0) or _partial(self._whole, self._project)
 
     def _left(self, number: int) -> str:
-        """Return what lived on, and for how long: a machine that is short of processors ends it later, but ends it."""
+        """Return what lived on."""
         began = time.monotonic()
         while (alive := _living(self._project)) and time.monotonic() - began < _SECONDS_TO_END:
             time.sleep(0.05)
-        if not alive:
-            return ""
-        while _living(self._project) and time.monotonic() - began < _SECONDS_OF_AN_ORPHAN:
-            time.sleep(0.2)
-        return f"for {time.monotonic() - began:.0f} s after the end by {number} there lived {alive}"
+        return f"{_SECONDS_TO_END:.0f} s after the end by {number} there lived {alive}" if alive else ""
 
 
-def _last_fault(kind: Kind, whole: Undisturbed, project: Path, log: Path) -> str:
+def _last_fault(whole: Undisturbed, project: Path, log: Path) -> str:
     """Run undisturbed; return what is not as it would have been without the kills."""
-    status = _run(kind, project, log).wait(_SECONDS_OF_A_RUN)
+    status = _run(project, log).wait(_SECONDS_OF_A_RUN)
     output = log.read_text(errors="replace")
     if status or "Traceback" in output:
         return f"the last run ended with {status}: {output[-1500:]}"
@@ -192,7 +171,7 @@ def _last_fault(kind: Kind, whole: Undisturbed, project: Path, log: Path) -> str
         return "dvc.lock is another"
     if left := [str(path) for path in project.rglob("*.tmp")]:
         return f"left in the end: {left}"
-    verified = subprocess.run(tiny_project.command("verify"), cwd=project, env=kind.environment(),
+    verified = subprocess.run(tiny_project.command("verify"), cwd=project, env=tiny_project.environment(),
                               capture_output=True, text=True, check=False)
     return f"verify: {verified.stdout[-500:]}{verified.stderr[-500:]}" if verified.returncode else ""
 
@@ -243,8 +222,8 @@ def _name(process: psutil.Process) -> str:
     return "gone"
 
 
-def _run(kind: Kind, project: Path, log: Path, **variables: str) -> "subprocess.Popen[bytes]":
-    variables["DVC_SITE_CACHE_DIR"] = str(project / ".dvc" / "tmp" / "site")
+def _run(project: Path, log: Path) -> "subprocess.Popen[bytes]":
+    environment = tiny_project.environment(DVC_SITE_CACHE_DIR=str(project / ".dvc" / "tmp" / "site"))
     with log.open("wb") as output:
-        return subprocess.Popen(tiny_project.command("run"), cwd=project, env=kind.environment(**variables),
+        return subprocess.Popen(tiny_project.command("run"), cwd=project, env=environment,
                                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
