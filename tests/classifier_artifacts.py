@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 import yaml
 from report_artifacts import over_seeds
-from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
+from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
 
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import COMPARISON, ModelPaths, RunPaths, row_name
 from stages.common.tables import Provenance, read_frame, write_json, write_table
+from stages.tracks.clld.evaluate import brier, nll
+from stages.tracks.clld.tables import class_table, confusion_table
 
 ATTACK = "<script>alert('x')</script>"
 IMAGE = '<img src=x onerror="alert(1)">'
@@ -75,14 +77,11 @@ def class_predictions(labels, texts, probabilities):
 
 
 def class_scores(system, labels, probabilities):
-    rows, said = np.arange(len(labels)), probabilities.argmax(1)
-    right = np.eye(len(CLASSES))[labels]
-    with np.errstate(divide="ignore"):      # the majority is certain of what it says
-        surprise = -np.log(probabilities[rows, labels])
+    said = probabilities.argmax(1)
     return pd.DataFrame({
-        "system": system, "example_id": rows + 100, "label": [CLASSES[place] for place in labels],
+        "system": system, "example_id": np.arange(len(labels)) + 100, "label": [CLASSES[place] for place in labels],
         "predicted": [CLASSES[place] for place in said], "correct": labels == said, "probability": probabilities.max(1),
-        "nll": surprise, "brier": ((probabilities - right)**2).sum(1)})
+        "nll": nll(labels, probabilities), "brier": brier(labels, probabilities)})
 
 
 def majority_scores(labels):
@@ -99,34 +98,17 @@ def metrics_of(scores):
     return {name: float(value) for name, value in found.items()}
 
 
-def confusion_rows(counts):
-    return pd.DataFrame([{"label": CLASSES[row], "predicted": CLASSES[column], "texts": int(counts[row][column])}
-                         for row in range(len(CLASSES)) for column in range(len(CLASSES))])
-
-
-def counted(labels, said):
-    return confusion_matrix(labels, said, labels=range(len(CLASSES)))
-
-
-def classes_frame(labels, said):
-    precision, recall, f1, texts = precision_recall_fscore_support(labels, said, labels=range(len(CLASSES)),
-                                                                   zero_division=0)
-    predicted = np.bincount(said, minlength=len(CLASSES))
-    return pd.DataFrame({"number": range(len(CLASSES)), "class": CLASSES, "texts": texts, "predicted": predicted,
-                         "precision": precision, "recall": recall,
-                         "f1": np.where(texts + predicted > 0, f1, np.nan)})
-
-
 @cache
 def evaluated(seed, right, count):
     """Tables of a run by name, with its metrics and those of the floors; only read, for many tests write the same."""
     labels, texts = texts_of(count)
     probabilities = answers(seed, right, labels)
     said, scores = probabilities.argmax(1), class_scores("run", labels, probabilities)
+    counts = confusion_matrix(labels, said, labels=range(len(CLASSES)))
     floors = {"majority": majority_scores(labels), "linear": class_scores("linear", labels, answers(1, 0.5, labels))}
     tables = {"class_predictions": class_predictions(labels, texts, probabilities),
               "class_scores": pd.concat([scores, *floors.values()], ignore_index=True),
-              "classes": classes_frame(labels, said), "confusion": confusion_rows(counted(labels, said))}
+              "classes": class_table(counts, CLASSES), "confusion": confusion_table(counts, CLASSES)}
     return tables, metrics_of(scores), {floor: metrics_of(rows) for floor, rows in floors.items()}
 
 

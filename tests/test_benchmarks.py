@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from benchmarks import gpu, graph, harness, keywords, scale
+from benchmarks import gpu, graph, harness, keywords
 from benchmarks.__main__ import NAMES, main
 from benchmarks.gpu import SUBJECTS, Job, subject_of
 from benchmarks.harness import Context, Disagreement, Section, compare, part, peak_memory, write_parts
@@ -84,12 +84,9 @@ def test_trainings_of_different_models_are_not_timed(loss, weight, said):
     assert "by up to 0" in same_training(first, first)
 
 
-def test_phrases_meet_by_stems_case_and_hyphens():
+def test_f1_at_each_cutoff_is_averaged_over_documents_with_gold_phrases():
     assert stemmed_phrases(["Neural Networks", "neural-network", "!!", "training", "Trained"]) == [
         "neural network", "train"]
-
-
-def test_f1_at_each_cutoff_is_averaged_over_documents_with_gold_phrases():
     gold = ["Graph Theories", "keyword", "node"]
     # One of one right, two of three, two of four: fifteen are not asked of a system that gave four.
     assert keyphrase_scores([["graph theory", "wrong", "keywords", "other"]], [gold], (1, 3, 15)) == pytest.approx(
@@ -117,16 +114,6 @@ def test_the_table_has_every_installed_system_on_the_sets_that_are_there(tmp_pat
     heads, _, row = shown.out.splitlines()
     assert heads.startswith("| system | DUC-2001 (2) F1@5 | DUC-2001 (2) F1@10 |") and heads.endswith("| MiB |")
     assert row.startswith("| mine | 50.0 | 50.0 | 50.0 | 50.0 |") and row.endswith("| 77 |")
-
-
-def test_each_size_of_a_growing_corpus_has_its_columns(monkeypatch, capsys):
-    def measured(folder, texts, workers, pairs):
-        scale.write_triples(folder / "triples.parquet", texts // 3)
-        yield from ({"texts": texts, "stage": stage, "seconds": 1.0, "MiB": 2} for stage in scale.STAGES)
-
-    monkeypatch.setattr(scale, "measure", measured)
-    assert scale.main(["--texts", "30", "60"]) == 0
-    assert "| ingest | 1 | 2 | 1 | 2 |" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("settings", [Graph(), Graph(max_nbr=2, max_cluster_outputs=3, link_inputs=False)], ids=str)

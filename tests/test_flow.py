@@ -18,7 +18,7 @@ from small_project import dvc, environment, keycontrast, lock, make_project, ord
 from keycontrast.errors import InputError
 from pipeline.dag import StageNode, read_dag
 from pipeline.flow import Session
-from pipeline.worker import StageCrash, StageFailure, Workers
+from pipeline.worker import StageCrash, Workers
 from stages.run.processes import alive
 
 ALL = ["evaluate_x@m1", "evaluate_x@m2", "ingest@d", "report", "side@d", "train_x@m1", "train_x@m2"]
@@ -267,22 +267,6 @@ def workers(project):
     found.end()
 
 
-def test_a_worker_tells_how_a_stage_ended(project, workers):
-    assert workers.repro("ingest@d") and not workers.repro("ingest@d")
-    assert workers.repro("train_x@m1", ["3", "5"]) and not Path(".keycontrast/begun/train_x@m1").exists()
-    assert "train_x@m1 3,5\n" in (project / "gpus.txt").read_text()
-    (project / "mend-side@d").touch()
-    with pytest.raises(StageFailure, match="raw.jsonl, row 3: no column 'target'\nRename it") as found:
-        workers.repro("side@d")
-    assert not isinstance(found.value, StageCrash) and Path(".keycontrast/begun/side@d").exists()
-    (project / "mend-side@d").unlink()
-    (project / "crash-side@d").touch()
-    with pytest.raises(StageCrash, match="RuntimeError: power cut"):
-        workers.repro("side@d")
-    with pytest.raises(StageFailure, match="No such file or directory.*train_x@m2"):
-        workers.repro("evaluate_x@m2")
-
-
 def test_a_stage_and_a_worker_that_are_killed_say_so(project, workers):
     def kill_stage(name):
         await_value(lambda: name in read(project / "order.txt"))
@@ -304,12 +288,11 @@ def test_a_stage_and_a_worker_that_are_killed_say_so(project, workers):
 
 def test_the_dag_is_read_from_dvc(project, tmp_path):
     dag = read_dag(project)
-    assert sorted(dag) == ALL
     node = dag["train_x@m1"]
     assert node.upstream == ("ingest@d",) and node.retries == 2 and node.gpu and node.parallel and node.changed
     assert dag["report"].metrics == ("artifacts/report/x.json",)
-    assert dag["ingest@d"].outs == ("artifacts/data/d/ingest@d",)
     names = list(dag)
+    assert sorted(names) == ALL
     assert all(names.index(before) < names.index(one.name) for one in dag.values() for before in one.upstream)
     assert list(read_dag(project, ["train_x@m2"])) == ["ingest@d", "train_x@m2"]
     (tmp_path / "empty").mkdir()
@@ -340,14 +323,10 @@ def test_gpus_are_taken_together_and_no_two_stages_have_one():
     for thread in threads:
         thread.join(20)
     assert sorted(used) == sorted(node.name for node in nodes) and not taken
-
-
-def test_stages_that_share_a_gpu_wait_for_their_turn():
-    nodes = [StageNode("a", gpu=True), StageNode("b", gpu=True), StageNode("cpu")]
-    run = Session({}, Workers({}), None, 2, ["7", "7"])
-    with run.place(nodes[0]) as one, run.place(nodes[1]) as two:
+    run = Session({}, Workers({}), None, 2, ["7", "7"])     # which two stages share
+    with run.place(nodes[-1]) as one, run.place(nodes[-2]) as two:
         assert one == two == ["7"]
-        waiting = threading.Thread(target=lambda: run.place(nodes[2]).__enter__())
+        waiting = threading.Thread(target=lambda: run.place(StageNode("cpu")).__enter__())
         waiting.start()
         waiting.join(0.2)
         assert waiting.is_alive()

@@ -6,14 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from classifier_artifacts import (
-    ATTACK,
-    CLASSES,
-    CLASSIFIERS,
-    confusion_rows,
-    provenance,
-    write_classifiers,
-)
+from classifier_artifacts import ATTACK, CLASSES, CLASSIFIERS, provenance, write_classifiers
 from report_outline import assert_sound, part, rows, track
 
 import stages.results.page.classes
@@ -27,6 +20,7 @@ from stages.results.classifiers import Classifier
 from stages.results.page.classes import confusion_plot
 from stages.results.page.context import gather
 from stages.results.report import main
+from stages.tracks.clld.tables import confusion_table
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +138,7 @@ def test_what_is_missing_is_named_with_its_stage(project, capsys, path, stage):
 
 
 def test_tables_of_other_classes_are_refused(project, capsys):
-    table = confusion_rows(np.eye(len(CLASSES), dtype=int)).replace("alt.atheism", "alt.theism")
+    table = confusion_table(np.eye(len(CLASSES), dtype=int), CLASSES).replace("alt.atheism", "alt.theism")
     write_table(RunPaths("cl", 13).table("confusion"), SCHEMAS["confusion"], table, provenance("x"))
     assert main([]) == 1
     assert "of other classes than classes.parquet" in capsys.readouterr().err
