@@ -130,10 +130,8 @@ class _Kill:
         if self._target == "all":
             return self._chance.sample([own, *below], 1 + len(below))
         # Without Python's own tracker of semaphores nothing goes wrong, but a new one says that it never saw the old.
-        children = [one for one in below if _name(one) != _TRACKER]
-        if self._target == "child" and children:
-            return [self._chance.choice(sorted(children, key=lambda process: process.pid))]
-        return [own]
+        children = sorted((one for one in below if _name(one) != _TRACKER), key=lambda process: process.pid)
+        return [self._chance.choice(children) if self._target == "child" and children else own]
 
     def _wrong(self, command: "subprocess.Popen[bytes]") -> str:
         """Return what is wrong with how the command goes on without what was killed, and ends."""
@@ -191,7 +189,7 @@ def _partial(whole: Undisturbed, project: Path) -> str:
 
 
 def _lock(project: Path) -> dict[str, Any]:
-    """Return ``dvc.lock``, or nothing: DVC writes over it, and the next run puts back what a kill has cut off."""
+    """Return ``dvc.lock``, or nothing while a kill has cut it off."""
     with suppress(UnreadableLock):
         return read_lock(project)
     return {}
