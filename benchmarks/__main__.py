@@ -30,10 +30,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true",
                         help=f"also write the results into {DOCUMENT}; its other parts stay")
     arguments = parser.parse_args(argv)
-    try:
-        _check(arguments)
-    except InputError as error:
-        sys.stderr.write(f"benchmarks: {error}\n")
+    if problem := _problem(arguments):
+        sys.stderr.write(f"benchmarks: {problem}\n")
         return 1
     names = arguments.names or list(NAMES)
     context, parts = Context(arguments.repeats, arguments.quick, arguments.peer), {}
@@ -52,16 +50,15 @@ def main(argv: list[str] | None = None) -> int:
     return 0 if len(parts) == len(names) else 1
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _problem(arguments: argparse.Namespace) -> str:
     for name in arguments.names:
         if name not in NAMES:
-            raise InputError(f"no benchmark is called {name!r}; {nearest(name, NAMES)}")
+            return f"no benchmark is called {name!r}; {nearest(name, NAMES)}"
     if arguments.repeats < 1:
-        raise InputError(f"--repeats: {arguments.repeats} is less than 1.")
-    if arguments.write and arguments.quick:
-        raise InputError("--write: the document holds results at full size; leave out --quick.")
+        return f"--repeats: {arguments.repeats} is less than 1."
     if arguments.peer is not None and not arguments.peer.is_dir():
-        raise InputError(f"--peer: {arguments.peer} is not a folder; name {WANTED}.")
+        return f"--peer: {arguments.peer} is not a folder; name {WANTED}."
+    return "--write needs full size; leave out --quick." if arguments.write and arguments.quick else ""
 
 
 if __name__ == "__main__":

@@ -100,12 +100,6 @@ class Sizes:
     steps: int  # most optimiser steps of a training
     compared: int   # items that are compared with the CPU
 
-    def __str__(self) -> str:
-        bert, rewriter = self.encoder, self.rewriter
-        return (f"HCL and CLLD over a BERT of {bert['num_hidden_layers']} layers {bert['hidden_size']} wide, HCL's "
-                f"decoder of {self.decoder_layers} and graph of {self.nodes:,} keywords, PGKPR of "
-                f"{rewriter['layers']}+{rewriter['layers']} layers {rewriter['width']} wide with {self.words:,} words")
-
 
 def _bert(width: int, layers: int, heads: int, words: int = 30_522) -> dict[str, int]:
     return {"vocab_size": words, "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,
@@ -329,12 +323,7 @@ class Clld(Subject):
         return LabelledTexts.of(self.tokenizer, marked, labels.tolist(), self.size.longest)
 
 
-SUBJECTS: dict[str, type[Subject]] = {"hcl": Hcl, "pgkpr": Pgkpr, "clld": Clld}
-
-
-def subject_of(job: Job) -> Any:
-    """Return the track that ``job`` names, a subclass of :class:`Subject`."""
-    return SUBJECTS[job.track](job)
+SUBJECTS: dict[str, Any] = {"hcl": Hcl, "pgkpr": Pgkpr, "clld": Clld}
 
 
 # Parts, each in a process of its own
@@ -442,7 +431,7 @@ def digest(module: torch.nn.Module, history: History) -> str:
 def _begin(job: Job) -> Any:
     """Set this process up as a stage does: seeds, deterministic algorithms."""
     seed_everything(derived_seed(SEED, "gpu"), torch.get_num_threads(), deterministic=True)
-    return subject_of(job)
+    return SUBJECTS[job.track](job)
 
 
 def in_child(work: Callable[[Job], Figures], job: Job) -> Figures:
@@ -527,7 +516,7 @@ def measure(template: Job, minutes: float, heard: Callable[[dict[str, list[Figur
 def report(content: Mapping[str, Any]) -> str:
     """Return the part of the document."""
     lines = ["## gpu", "`python -m benchmarks gpu`", content["machine"],
-             f"{content['minutes']:.1f} minutes. Random weights, texts from a seed. Sizes: {content['sizes']}."]
+             f"{content['minutes']:.1f} minutes. Random weights, texts from a seed. Sizes: `{content['sizes']}`."]
     if content["device"] == "cpu":
         lines.append(f"**{NO_GPU}**")
     for kind, said in KINDS.items():
@@ -563,7 +552,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     started, sizes = time.monotonic(), arguments.sizes or ("paper" if arguments.device == "cuda" else "small")
-    content: dict[str, Any] = {"machine": machine(), "device": arguments.device, "sizes": f"{sizes}: {SIZES[sizes]}"}
+    content: dict[str, Any] = {"machine": machine(), "device": arguments.device, "sizes": sizes}
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # of deterministic products on a GPU
     # A library that opens the GPU on import would do so in the server, and its forks could not open it again.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"

@@ -1,7 +1,6 @@
 """The keyword graph beside networkx and Python loops."""
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
@@ -20,15 +19,6 @@ _CLOSE = 1e-9
 _REPEATS = 3  # of runs in which networkx takes most of a minute
 
 Edge = tuple[str, str, int]
-
-
-@dataclass(frozen=True)
-class Built:
-    """Counts of edges by target, source and sign, PageRank by keyword, and keywords of components."""
-
-    edges: dict[Edge, int]
-    ranks: dict[str, float]
-    parts: set[frozenset[str]]
 
 
 def run(context: Context) -> list[Section]:
@@ -56,8 +46,8 @@ def columns_first(triples: pa.Table, settings: Graph) -> tuple[Any, ...]:
     return numbered.names, edges, centrality(nodes, edges).scores, components(nodes, edges)
 
 
-def networkx_loops(triples: pa.Table, settings: Graph) -> Built:
-    """Build the graph with networkx and loops over distinct keywords of a cluster."""
+def networkx_loops(triples: pa.Table, settings: Graph) -> tuple[dict[Edge, int], dict[str, float], set[frozenset[str]]]:
+    """Return counts of edges by target, source and sign, PageRank by keyword, and the keywords of each component."""
     rows = list(zip(*(triples[role].to_pylist() for role in ROLES), strict=True))
     clusters: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
     for head, output, negative in rows:
@@ -87,7 +77,7 @@ def networkx_loops(triples: pa.Table, settings: Graph) -> Built:
              for own, other, count in graph.edges(data="count")}
     both = nx.compose(positive, negatives)
     ranks = nx.pagerank(positive, tol=1e-10 / max(len(positive), 1), max_iter=1000, weight="count")
-    return Built(edges, ranks, {frozenset(part) for part in nx.weakly_connected_components(both)})
+    return edges, ranks, {frozenset(part) for part in nx.weakly_connected_components(both)}
 
 
 def _top(counts: Counter[str], limit: int | None) -> list[tuple[str, int]]:
@@ -102,19 +92,19 @@ def _add(graph: nx.DiGraph, own: str, other: str, count: int) -> None:
 def _agreement(triples: pa.Table, settings: Graph) -> str:
     """Check that both build the same graph, and return a summary."""
     names, edges, scores, component = columns_first(triples, settings)
-    theirs = networkx_loops(triples, settings)
+    their_edges, their_ranks, their_parts = networkx_loops(triples, settings)
     words = names.to_pylist()
     ours = {(words[target], words[source], sign): count for target, source, sign, count in zip(
         *(column.tolist() for column in (edges.target, edges.source, edges.sign, edges.count)), strict=True)}
-    if ours != theirs.edges:
-        raise Disagreement(f"graph: {len(ours.items() ^ theirs.edges.items())} edges differ")
-    apart = max((abs(score - theirs.ranks[word]) for word, score in zip(words, scores, strict=True)), default=0.0)
+    if ours != their_edges:
+        raise Disagreement(f"graph: {len(ours.items() ^ their_edges.items())} edges differ")
+    apart = max((abs(score - their_ranks[word]) for word, score in zip(words, scores, strict=True)), default=0.0)
     if apart > _CLOSE:
         raise Disagreement(f"graph: centralities differ by {apart:.1e}")
     parts: dict[int, set[str]] = defaultdict(set)
     for word, number in zip(words, component.tolist(), strict=True):
         parts[number].add(word)
-    if {frozenset(part) for part in parts.values()} != theirs.parts:
+    if {frozenset(part) for part in parts.values()} != their_parts:
         raise Disagreement("graph: components differ")
     return (f"the same {len(words):,} nodes, {len(ours):,} edges with their counts and {len(parts):,} components; "
             f"centralities differ by {apart:.0e} at most")

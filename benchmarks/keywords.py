@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ _SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphra
 _ENGINE_WORDS, _COMPONENT_WORDS, _TOTAL = (24, 240), (24, 240, 2400), 24_000  # of a text, and of all texts
 _ALL = 1_000_000  # phrases per text, more than any has
 _SCORE = 1e-6
+_BEGINNING = re.compile(rf"(?:\s*\S+){{0,{WORDS}}}")
 _LETTERS = re.compile(r"[^\W_]+")
 
 Phrases = list[list[str]]
@@ -67,8 +68,8 @@ def keyphrase_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence
                  if (wanted := stemmed_phrases(keys))]
     if not documents:
         raise ValueError("no document has gold phrases")
-    return {cutoff: sum(_f1(phrases[:cutoff], wanted) for phrases, wanted in documents) / len(documents)
-            for cutoff in cutoffs}
+    return {cutoff: sum(2 * len(wanted.intersection(phrases[:cutoff])) / (len(phrases[:cutoff]) + len(wanted))
+                        for phrases, wanted in documents) / len(documents) for cutoff in cutoffs}
 
 
 def stemmed_phrases(phrases: Iterable[str]) -> list[str]:
@@ -77,10 +78,6 @@ def stemmed_phrases(phrases: Iterable[str]) -> list[str]:
 
     return [form for form in dict.fromkeys(" ".join(map(stem, _LETTERS.findall(phrase.lower()))) for phrase in phrases)
             if form]
-
-
-def _f1(phrases: list[str], wanted: set[str]) -> float:
-    return 2 * len(wanted.intersection(phrases)) / (len(phrases) + len(wanted))
 
 
 # Documents
@@ -99,17 +96,11 @@ def corpora(folder: Path, limit: int | None = None) -> list[Corpus]:
             rows = pq.read_table(path).slice(0, limit).to_pylist()
             texts = [row["text"] if "text" in row else f"{row['title']}. {row['abstract']}" for row in rows]
             keys = [row["keys"] if "keys" in row else row["keys_uncontrolled"] for row in rows]
-            found.append(Corpus(name, list(map(first_words, texts)), keys))
+            found.append(Corpus(name, [_BEGINNING.match(text)[0] for text in texts], keys)  # type: ignore[index])
     if not found:
         raise InputError(f"{folder}: holds none of {', '.join(f'{place}.parquet' for place in SETS)}. Name another "
                          f"folder.")
     return found
-
-
-def first_words(text: str, words: int = WORDS) -> str:
-    """Return the beginning of ``text`` up to the end of its ``words``-th word."""
-    ends = [match.end() for match in islice(re.finditer(r"\S+", text), words)]
-    return text[:ends[-1]] if ends else text
 
 
 # Systems
@@ -301,15 +292,13 @@ def main(argv: list[str] | None = None) -> int:
                                      epilog="example: python -m benchmarks.keywords --data ../data --limit 100")
     parser.add_argument("--data", type=Path, required=True, help="folder of the published data sets")
     parser.add_argument("--limit", type=int, help="documents of each set, the first ones; all by default")
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME",
-                        help=f"all by default: {', '.join(SYSTEMS)}")
     parser.add_argument("--write", action="store_true", help=f"also put the table into {RESULTS}")
     arguments = parser.parse_args(argv)
     from keycontrast.errors import InputError
     from keycontrast.files import atomic_file
 
     try:
-        table = markdown_table(measure(corpora(arguments.data, arguments.limit), arguments.systems))
+        table = markdown_table(measure(corpora(arguments.data, arguments.limit), SYSTEMS))
     except InputError as error:
         sys.stderr.write(f"benchmarks.keywords: {error}\n")
         return 1

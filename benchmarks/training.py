@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from benchmarks.gpu import SEED, SIZES, Bar, Job, subject_of
+from benchmarks.gpu import SEED, SUBJECTS, Bar, Job
 from benchmarks.harness import WANTED, Context, Disagreement, Section, timings
 from keycontrast.errors import InputError
 from models.common import BOS, EOS, IGNORE, PAD
@@ -120,14 +120,14 @@ def _section(name: str, job: Job, repeats: int) -> Section:
             runs += train(job, True).seconds
     rows = timings(seconds, job.batch[0], "items")
     place = torch.cuda.get_device_name() if job.device == "cuda" else f"CPU, {torch.get_num_threads()} thread(s)"
-    workload = (f"batches of {job.batch[0]} items, {SIZES[job.sizes]}, {job.precision}, {place}; from one step's end "
+    workload = (f"batches of {job.batch[0]} items, sizes `{job.sizes}` of benchmarks/gpu.py, {job.precision}, {place}; from one step's end "
                 f"to the next's, collation, clipping and fused AdamW included")
     return Section(f"{name}, {job.precision}", workload, agreement, [rows], _NOTES)
 
 
 def ours(job: Job, dropout: bool) -> Ran:
     """Train with :func:`models.common.training.fit`; only trainings without dropout return weights."""
-    task, clock = subject_of(job).task(_STEPS * job.batch[0], job.device, dropout), Clock()
+    task, clock = SUBJECTS[job.track](job).task(_STEPS * job.batch[0], job.device, dropout), Clock()
     task.validate = lambda: {"loss": 0.0, "accuracy": 0.0}
     losses: list[Tensor] = []
     inner = task.train_batch
@@ -148,8 +148,8 @@ def ours(job: Job, dropout: bool) -> Ran:
 
 def theirs(job: Job, dropout: bool) -> Ran:
     """Train with ``transformers.Trainer``: the same module, batches, order and optimiser."""
-    task, clock, on_cpu = subject_of(job).task(_STEPS * job.batch[0], job.device, dropout), Clock(), job.device == "cpu"
-    learner = _Learner(task)
+    task, clock = SUBJECTS[job.track](job).task(_STEPS * job.batch[0], job.device, dropout), Clock()
+    learner, on_cpu = _Learner(task), job.device == "cpu"
     optimiser = torch.optim.AdamW([{"params": list(group.parameters), "lr": group.rate}
                                    for group in task.parameter_groups()], lr=0.0, weight_decay=0.0, fused=True)
     constant = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)

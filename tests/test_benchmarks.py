@@ -16,7 +16,7 @@ import torch
 
 from benchmarks import gpu, graph, harness, keywords
 from benchmarks.__main__ import NAMES, main
-from benchmarks.gpu import SUBJECTS, Job, subject_of
+from benchmarks.gpu import SUBJECTS, Job
 from benchmarks.harness import Context, Disagreement, Section, compare, part, peak_memory, write_parts
 from benchmarks.keywords import WORDS, corpora, keyphrase_scores, stemmed_phrases
 from benchmarks.training import Ran, same_training
@@ -130,7 +130,7 @@ def test_losses_gradients_and_outputs_are_compared_with_the_cpu(track, monkeypat
     job = Job(track, "fp32", "cpu", "tiny")
     same = gpu.agreement(job)
     assert same == {"state": "done", "loss apart": "0.0e+00", "gradient apart": "0.0e+00", "equal outputs": "4 of 4"}
-    kind, built = type(subject_of(job)), []
+    kind, built = SUBJECTS[track], []
     model = kind.model
 
     def other(self, dropout=True):
