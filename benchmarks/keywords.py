@@ -80,9 +80,6 @@ def stemmed_phrases(phrases: Iterable[str]) -> list[str]:
             if form]
 
 
-# Documents
-
-
 def corpora(folder: Path, limit: int | None = None) -> list[Corpus]:
     """Return the data sets in ``folder``, the first ``limit`` documents of each."""
     import pyarrow.parquet as pq
@@ -96,7 +93,7 @@ def corpora(folder: Path, limit: int | None = None) -> list[Corpus]:
             rows = pq.read_table(path).slice(0, limit).to_pylist()
             texts = [row["text"] if "text" in row else f"{row['title']}. {row['abstract']}" for row in rows]
             keys = [row["keys"] if "keys" in row else row["keys_uncontrolled"] for row in rows]
-            found.append(Corpus(name, [_BEGINNING.match(text)[0] for text in texts], keys)  # type: ignore[index])
+            found.append(Corpus(name, [_BEGINNING.findall(text)[0] for text in texts], keys))
     if not found:
         raise InputError(f"{folder}: holds none of {', '.join(f'{place}.parquet' for place in SETS)}. Name another "
                          f"folder.")
