@@ -120,8 +120,8 @@ def _section(name: str, job: Job, repeats: int) -> Section:
             runs += train(job, True).seconds
     rows = timings(seconds, job.batch[0], "items")
     place = torch.cuda.get_device_name() if job.device == "cuda" else f"CPU, {torch.get_num_threads()} thread(s)"
-    workload = (f"batches of {job.batch[0]} items, sizes `{job.sizes}` of benchmarks/gpu.py, {job.precision}, {place}; from one step's end "
-                f"to the next's, collation, clipping and fused AdamW included")
+    workload = (f"batches of {job.batch[0]} items, sizes `{job.sizes}` (benchmarks/gpu.py), {place}; from one step's "
+                f"end to the next's, collation, clipping and fused AdamW included")
     return Section(f"{name}, {job.precision}", workload, agreement, [rows], _NOTES)
 
 
