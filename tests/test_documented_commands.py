@@ -1,6 +1,6 @@
 """Each command in README.md and docs/ exists: options, recipes, stages, targets of make, modules.
 
-test_whole_pipeline.py runs those that its tiny project supports.
+`make sample` runs the example in the help of each command.
 """
 
 import argparse

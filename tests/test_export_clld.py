@@ -15,11 +15,9 @@ import tiny_classes
 import torch
 from huggingface_hub import ModelCard
 from rich.console import Console
-from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
 from models.clld.export import load_exported
-from pipeline.cli import app
 from pipeline.export import export_model
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
@@ -27,7 +25,7 @@ from stages.common.paths import RunPaths
 from stages.common.settings import stage_hash
 from stages.common.tables import read_frame
 from stages.params import load_params
-from stages.tracks.clld import export, new_texts
+from stages.tracks.clld import export
 
 OWN = {"encoder": None}    # the project's encoder
 MODELS = {"ct": OWN, "contrasted": {**OWN, "contrast": "uniform"}, "mean": {**OWN, "overrides": {"pool": "mean"}},
@@ -168,10 +166,3 @@ def test_what_a_classifier_cannot_do_is_said():
         lines("ct", keyword="dog")
     with pytest.raises(InputError, match=r"models/untrained/9/model: no trained CLLD model .* `keycontrast run`"):
         lines("untrained")
-
-
-def test_a_model_is_loaded_once_for_all_lines(monkeypatch):
-    loaded, load = [], new_texts.load_classifier
-    monkeypatch.setattr(new_texts, "load_classifier", lambda *given: loaded.append(given) or load(*given))
-    done = CliRunner().invoke(app, ["predict", "ct"], input="the dog can eat\n" * 5)
-    assert done.exit_code == 0 and len(done.stdout.splitlines()) == 5 and len(loaded) == 1
