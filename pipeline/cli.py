@@ -3,9 +3,10 @@
 Each command imports what it needs, so that ``--help`` answers at once.
 """
 
+import json
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -255,7 +256,9 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     params = read_params()
     size = batch_size or (None if file is not None else 1)  # an answer as soon as a line is read
     lines = texts_from(texts or [], file, sys.stdin, FileOptions(column, encoding=encoding))
-    prediction.print_lines(prediction.predict(params, run, lines, keyword, samples, size, seed, n))
+    for line in prediction.predict(params, run, lines, keyword, samples, size, seed, n):
+        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
 
 
 judge = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown",
@@ -286,16 +289,14 @@ def judge_sheets(
 @judge.command("read")
 def judge_read(
         folder: Annotated[Path, typer.Argument(help="folder that `judge sheets` wrote")],
-        partial: Annotated[bool, typer.Option("--partial", help="read sheets that are not complete")] = False,
-        weights: Annotated[Literal["none", "linear", "quadratic"], typer.Option(help="of Cohen's kappa")] = "none",
-        ) -> None:
+        partial: Annotated[bool, typer.Option("--partial", help="read sheets that are not complete")] = False) -> None:
     """Read the filled sheets: mean per run, agreement of the raters, paired tests.
 
     Example: `keycontrast judge read judging`
     """
     from pipeline.judgement import write_results
 
-    write_results(folder, Console(), partial, weights)
+    write_results(folder, Console(), partial)
 
 
 @app.command()

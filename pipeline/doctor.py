@@ -45,7 +45,7 @@ def diagnose(root: Path = Path()) -> list[Finding]:
         "params": (_params, "correct params.yaml, or write a new one: keycontrast use sample"),
         "language pipeline": (_language_pipeline, "name another in params.yaml (annotate.pipeline), or restore "
                                                   "data/language: git checkout data/language"),
-        "encoder": (_encoders, _AGAIN), "hub": (_hub, _AGAIN),
+        "encoder": (_encoders, _AGAIN),
         "dvc": (_repository, "correct what the message names; `git diff dvc.yaml` shows changes"
                 if (root / ".dvc").is_dir() else "clone the repository with git, or run `git init` and `dvc init`"),
         "device": (_machine, _AGAIN)}
@@ -74,9 +74,8 @@ def report(findings: list[Finding], console: Console) -> None:
 
 
 def _system(_: Path, __: Any) -> Iterator[Finding]:
-    wanted = ".".join(map(str, _MIN_PYTHON))
     yield Finding("python", platform.python_version(), "" if sys.version_info >= _MIN_PYTHON else
-                  f"create the environment with Python {wanted} or later: make env PYTHON=python{wanted}")
+                  "create the environment with Python 3.11 or later: make env PYTHON=python3.11")
     yield Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}")
 
 
@@ -99,11 +98,12 @@ def _packages(_: Path, __: Any) -> Iterator[Finding]:
 
 
 def _params(root: Path, _: Any) -> Iterator[Finding]:
-    from pipeline.sources import check_sources
+    from pipeline.sources import check_sources, hub_remarks
     from stages.params import load_params
 
     params = load_params(root / PARAMS)
     check_sources(params, root)
+    yield from (Finding("hub", remark) for remark in hub_remarks(params.plain()))
     yield Finding("params", f"recipe {params.recipe}, data in place")
 
 
@@ -133,12 +133,6 @@ def _encoders(_: Path, params: Any) -> Iterator[Finding]:
         else:
             digest = str(description.get("sha256"))[:12]
             yield Finding(subject, f"{source}: {description.get('name')}, sha256 {digest}...")
-
-
-def _hub(_: Path, params: Any) -> Iterator[Finding]:
-    from pipeline.sources import hub_remarks
-
-    yield from (Finding("hub", remark) for remark in hub_remarks(params.plain() if params else {}))
 
 
 def _repository(root: Path, _: Any) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -212,10 +211,6 @@ def _write_model_card(params: Params, track: Track, paths: ModelPaths, folder: P
     fingerprint = stage_hash(params.plain(), track.trained_by, paths.name, paths.seed)
     lines = ["", "## Training", "", f"- Seed {paths.seed}; hash of its params: `{fingerprint}` (recipe "
              f"`{params.recipe}`)"]
-    for run, group in groupby(results, lambda one: one.dataset_config):
-        metrics = list(group)
-        lines.append(f"- Run `{run}`, {len(metrics)} metrics of the {metrics[0].dataset_split} split in the head of "
-                     f"this card")
     lines += _no_licence(licence, "the training texts and on the model that it started from")
     own.write_text(f"{_MARK}{data.to_yaml()}\n{_MARK}{body.rstrip()}\n" + "\n".join(lines) + "\n", encoding="utf-8")
     if (folder / DIGESTS_FILE).exists():

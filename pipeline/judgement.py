@@ -202,7 +202,7 @@ def text_digest(source: str, output: str) -> str:
     return hashlib.sha256("\n".join(plain).encode(errors="replace")).hexdigest()[:16]
 
 
-def write_results(folder: Path, console: Console, partial: bool = False, weights: str = "none") -> None:
+def write_results(folder: Path, console: Console, partial: bool = False) -> None:
     """Print the results of the sheets below ``folder``, and write them and the scores there."""
     try:
         key = json.loads((folder / KEY).read_text(encoding="utf-8"))
@@ -212,7 +212,7 @@ def write_results(folder: Path, console: Console, partial: bool = False, weights
                          f"folder, and restore the original key.") from error
     judgements = read_judgements(folder / SHEETS, rows, design, partial)
     cells = len(rows) * len(design.criteria)
-    page = results_page(judgements, design, cells, weights)
+    page = results_page(judgements, design, cells)
     write_table(folder / "judgements.parquet", JUDGEMENTS, judgements, Provenance(
         "judge", sha256_of(folder / KEY), counts={"cells": cells, "missing": cells - len(judgements)}))
     with atomic_file(folder / "results.md") as temporary:
@@ -276,7 +276,7 @@ def levels(judgements: pd.DataFrame) -> pd.DataFrame:
     return means.groupby(["run", "criterion"]).agg(mean="mean", sd="std", items="size").reset_index()
 
 
-def agreement(judgements: pd.DataFrame, design: Design, weights: str = "none") -> pd.DataFrame:
+def agreement(judgements: pd.DataFrame, design: Design) -> pd.DataFrame:
     """Return a column per criterion: Fleiss' kappa, Cohen's kappas of every two raters; NaN where undefined."""
     from sklearn.metrics import cohen_kappa_score  # slow to import
 
@@ -290,7 +290,7 @@ def agreement(judgements: pd.DataFrame, design: Design, weights: str = "none") -
             both = scores[list(raters)].dropna().astype(int)
             if len(both):
                 pairs[" ".join(raters)] = float("nan") if both.stack().nunique() == 1 else cohen_kappa_score(
-                    *both.to_numpy().T, labels=points, weights=None if weights == "none" else weights)
+                    *both.to_numpy().T, labels=points)
         columns[criterion] = pd.Series({"Fleiss": fleiss_kappa(counts), "outputs": len(counts),
                                         "mean of Cohen": pd.Series(pairs, dtype=float).mean(), **pairs}, dtype=object)
     return pd.DataFrame(columns)
@@ -324,16 +324,16 @@ def paired_tests(judgements: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["criterion", "first", "second", "items", "difference", "t", "p"])
 
 
-def results_page(judgements: pd.DataFrame, design: Design, cells: int, weights: str) -> str:
+def results_page(judgements: pd.DataFrame, design: Design, cells: int) -> str:
     """Return the means of systems, the agreement of raters and the tests as Markdown."""
     return "\n".join([
         "# Human evaluation", "", f"{design.items} items, {design.raters} raters, {design.per_item} of each item, "
         f"scores from {design.low} to {design.high}. {cells - len(judgements):,} of {cells:,} cells are empty.", "",
         "## Systems", "", "Mean and standard deviation over items of the mean over raters.", "",
         *_table(levels(judgements)), "",
-        "## Agreement", "", f"Cohen's kappa of every two raters ({weights} weights), and their mean. A kappa is "
+        "## Agreement", "", "Cohen's kappa of every two raters, and their mean. A kappa is "
         "undefined where all ratings are the same, or no output has all its raters.", "",
-        *_table(agreement(judgements, design, weights).rename_axis("kappa").reset_index()), "",
+        *_table(agreement(judgements, design).rename_axis("kappa").reset_index()), "",
         "## Differences", "", "Paired two-tailed t-test of first minus second; each p is of its comparison alone.", "",
         *_table(paired_tests(judgements)), ""])
 

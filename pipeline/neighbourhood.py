@@ -24,7 +24,6 @@ from stages.common.tables import read_table
 
 DRAWINGS = Path(".keycontrast") / "graphs"
 _EXAMPLES = 3
-_READABLE = 80
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,6 @@ class Neighbourhood:
     nodes: pd.DataFrame
     edges: pd.DataFrame     # no self loops
     left_out: dict[int, int]    # number of neighbours of the centre beyond the limit, by sign
-
-    @property
-    def centre(self) -> pd.Series:
-        """The row of the keyword itself."""
-        return self.nodes.iloc[0]
 
 
 def node_of(graph: Graph, keyword: str) -> int:
@@ -196,7 +190,7 @@ def show(keyword: str, dataset: str | None, signed: bool, limit: int, hops: int,
     graph = Graph.of(dataset, signed)
     paths = graph.paths
     part = neighbourhood(graph, node_of(graph, keyword), limit, hops)
-    name = str(part.centre["keyword"])
+    name = str(part.nodes.iloc[0]["keyword"])
     _print_node(part, graph, console)
     _print_neighbours(part, signed, console)
     for far_hops, far in part.nodes[part.nodes["hops"] > 1].groupby("hops"):
@@ -216,13 +210,11 @@ def show(keyword: str, dataset: str | None, signed: bool, limit: int, hops: int,
     path = svg or DRAWINGS / f"{paths.name}-{slug}.svg"
     with atomic_file(path) as temporary:
         temporary.write_text(drawing_of(part), encoding="utf-8")
-    if len(part.nodes) > _READABLE:
-        console.print(Text(f"{len(part.nodes)} keywords are many for one drawing; --neighbours and --hops narrow it."))
     console.print(Text(f"Drawing: {path}"), soft_wrap=True)
 
 
 def _print_node(part: Neighbourhood, graph: Graph, console: Console) -> None:
-    node = part.centre
+    node = part.nodes.iloc[0]
     columns = read_table(graph.paths.table(graph.schemas[0].name), columns=["centrality", "component", "community"])
     rank = pc.sum(pc.greater(columns["centrality"], node["centrality"])).as_py() + 1
     sizes = {name: pc.sum(pc.equal(columns[name], int(node[name]))).as_py() for name in ("component", "community")}

@@ -1,7 +1,6 @@
 """``keycontrast predict``: rewrite or classify new texts, whose keywords are found as the stages find them."""
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -77,13 +76,6 @@ def standing(track: Track, run: str, seed: int) -> str | None:
     distinct = outputs.nunique() / max(1, len(outputs))
     found += [f"{100 * distinct:.0f} % of its outputs are distinct"] if distinct < _FEW_DISTINCT else []
     return f"run {run} is poor on its {len(outputs)} evaluated items: {'; '.join(found)}." if found else None
-
-
-def print_lines(lines: Iterable[dict[str, Any]]) -> None:
-    """Write each line as JSON to standard output, at once."""
-    for line in lines:
-        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
 
 
 class StageFinding:

@@ -1,9 +1,8 @@
-"""``keycontrast run``: check params and disk, estimate the time by the last runs, run the flow, show the results."""
+"""``keycontrast run``: check params, estimate the time by the last runs, run the flow, show the results."""
 
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 import time
@@ -17,8 +16,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
-from keycontrast.errors import InputError, plain
-from pipeline.dag import Dag, out_of_date, read_dag, read_lock, resolve
+from keycontrast.errors import plain
+from pipeline.dag import Dag, out_of_date, read_dag, resolve
 from pipeline.flow import Session, run_flow
 from pipeline.records import clear_leftovers, own_lock
 from pipeline.worker import StageCrash, StageFailure, Workers, log_path
@@ -32,7 +31,6 @@ AT_ONCE = 2  # stages, where they share no GPU
 _SIGNS = {"start": "[cyan]start  [/]", "done": "[green]done   [/]", "cached": "[green]same   [/]",
           "failed": "[red]failed [/]", "interrupted": "[yellow]interrupted[/]"}
 _SHOWN_SKIPPED = 6
-_LEAST_DISK_GIB = 0.05  # logs, and the records of Prefect and DVC, beside what the outs took the last time
 
 
 def duration(seconds: float) -> str:
@@ -56,17 +54,6 @@ def estimate_in_words(stages: Iterable[str], records: Path = RECORDS) -> str:
         return f"The last run of this stage took {duration(sum(seconds))}."
     return (f"The last runs of these {len(names)} stages took {duration(sum(seconds))}, added up; stages run in "
             f"parallel.")
-
-
-def check_disk(names: Iterable[str]) -> None:
-    """Check that there is room for the outs of the stages ``names``, by their last sizes."""
-    lock = read_lock()
-    last = sum(out.get("size", 0) for name in names for out in lock.get(name, {}).get("outs", []))
-    needed, free = _LEAST_DISK_GIB + last / 2**30, shutil.disk_usage(".").free / 2**30
-    if free < needed:
-        raise InputError(f"{Path.cwd()}: this run needs about {needed:.2f} GiB of disk, and {free:.2f} GiB are free. "
-                         f"Free some space, and run the same command again; `dvc gc --workspace` removes unused files "
-                         f"from DVC's cache.")
 
 
 class Display:
@@ -150,7 +137,6 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
             outcomes, failures = dict.fromkeys(dag, "cached"), dict[str, StageFailure]()
             if names := forced or out_of_date(dag):
                 display.say(estimate_in_words(names))
-                check_disk(names)
                 session = _session(dag, params, display, jobs, frozenset(forced))
                 outcomes, failures = session.outcomes, session.failures
                 try:

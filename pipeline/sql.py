@@ -164,10 +164,7 @@ def run(sql: str, path: Path | None, dataset: str | None, form: Literal["table",
 
 @contextmanager
 def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Answer]:
-    """Yield DuckDB's answer to a query that reads ``files``; its errors become an ``InputError``.
-
-    An interrupt, which DuckDB raises as a ``RuntimeError``, becomes a ``KeyboardInterrupt``.
-    """
+    """Yield DuckDB's answer to a query that reads ``files``; its errors become an ``InputError``."""
     if not is_unicode(sql):
         raise InputError(f"--sql: not valid in the encoding of this terminal: {sql}")
     with TemporaryDirectory(prefix="keycontrast-sql-") as spill, duckdb.connect(":memory:") as connection:
@@ -194,10 +191,6 @@ def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Ans
                         check_pages(path)
             more = "\n`show all tables` lists all views." if isinstance(error, duckdb.CatalogException) else ""
             raise InputError(f"--sql: {error}{more}") from error
-        except RuntimeError as error:
-            if "interrupted" in str(error).lower():
-                raise KeyboardInterrupt from error
-            raise
 
 
 def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: str | None, sql: str) -> list[Any]:

@@ -26,14 +26,14 @@ def missing(*_):
 
 def test_a_sound_project_has_no_problem_but_a_check_that_cannot_run(project, monkeypatch):
     monkeypatch.setattr(doctor, "_MEMORY_GIB", 0.0)
-    monkeypatch.setattr(doctor, "_hub", missing)
+    monkeypatch.setattr(doctor, "_encoders", missing)
     console = Console(width=200, record=True, file=io.StringIO())
     report(diagnose(), console)
     *sound, problem, remedy, count = console.export_text().splitlines()
     assert {line.removeprefix("ok      ").partition(":")[0] for line in sound} >= {
-        "python", "packages", "params", "language pipeline", "encoder", "dvc", "disk", "memory", "device"}
-    assert "53aa51172d14" in str(sound) and "7 stages" in str(sound)
-    assert problem == "problem hub: cannot be checked: ModuleNotFoundError: No module named 'mlflow'"
+        "python", "packages", "params", "language pipeline", "dvc", "disk", "memory", "device"}
+    assert "7 stages" in str(sound)
+    assert problem == "problem encoder: cannot be checked: ModuleNotFoundError: No module named 'mlflow'"
     assert "make env" in remedy and count == "1 problem."
 
 

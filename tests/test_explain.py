@@ -94,7 +94,7 @@ def test_a_keyword_of_another_method_or_a_fall_back_says_so(paths):
     assert "That keyword comes from attribution, not from TextRank" in shown
     assert "Its best words: [red]delta[/red] 0.750, <b>beta 0.250, & 0.000." in shown
     shown = squeezed("2")
-    assert "That is a fall-back: no phrase was ranked, so the word of highest IDF was taken." in shown
+    assert "That is a fall-back: the method chose none, so the word of highest IDF was taken." in shown
     shown = squeezed("3")
     assert f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster." in shown
     assert "It differs from the choice above: the table was made with other params" in squeezed("4")
