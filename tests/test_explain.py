@@ -121,16 +121,6 @@ def test_a_chinese_text_without_any_artifacts(tmp_path, monkeypatch):
     assert "苹果" in shown
 
 
-def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for _ in range(2):  # outside a project, and within
-        with pytest.raises(InputError, match="no data set has a table tokens .*; make it with `keycontrast run`"):
-            asked("0")
-        write_params()
-    with pytest.raises(InputError, match="artifacts/data/small/tokens: no such artifact"):
-        asked("a text", "--dataset", "small")
-
-
 def test_stop_words_and_a_threshold_leave_phrases_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words").write_text("rice\n", encoding="utf-8")

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from small_project import dvc, environment, keycontrast, lock, make_project, order
+from small_project import dvc, environment, keycontrast, make_project, order
 
-from keycontrast.errors import InputError
-from pipeline.dag import StageNode, read_dag
+from pipeline.dag import StageNode
 from pipeline.flow import Session
 from pipeline.worker import StageCrash, Workers
 from stages.run.processes import alive
@@ -93,13 +92,6 @@ def test_after_mending_only_the_rest_runs_on_one_gpu_and_a_prefect_database_of_a
     aside, = (root / DATABASE).parent.parent.glob("prefect-2*/prefect.db")
     said = f"Prefect cannot use {DATABASE}, of another version or damaged: set aside in"
     assert mended.stdout.count(said) == 1 and aside.parent.name in mended.stdout
-
-
-def test_lock_is_that_of_dvc_repro(done, tmp_path):
-    twin = make_project(tmp_path / "a project")
-    assert dvc(twin, "repro").returncode == 0
-    assert lock(done[0]) == lock(twin)
-    assert sorted(order(twin)) == ALL
 
 
 def test_prefect_keeps_edges_logs_links_durations_and_states(done, tmp_path):
@@ -284,20 +276,6 @@ def test_a_stage_and_a_worker_that_are_killed_say_so(project, workers):
         assert await_value(lambda: not [process for process in psutil.process_iter(["cmdline", "cwd"])
                                         if process.info["cwd"] == str(project) and "work.py" in str(
                                             process.info["cmdline"])])
-
-
-def test_the_dag_is_read_from_dvc(project, tmp_path):
-    dag = read_dag(project)
-    node = dag["train_x@m1"]
-    assert node.upstream == ("ingest@d",) and node.retries == 2 and node.gpu and node.parallel and node.changed
-    assert dag["report"].metrics == ("artifacts/report/x.json",)
-    names = list(dag)
-    assert sorted(names) == ALL
-    assert all(names.index(before) < names.index(one.name) for one in dag.values() for before in one.upstream)
-    assert list(read_dag(project, ["train_x@m2"])) == ["ingest@d", "train_x@m2"]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="not a DVC project"):
-        read_dag(tmp_path / "empty")
 
 
 def test_gpus_are_taken_together_and_no_two_stages_have_one():
