@@ -299,7 +299,7 @@ def agreement(judgements: pd.DataFrame, design: Design) -> pd.DataFrame:
 def fleiss_kappa(counts: np.ndarray) -> float:
     """Return (mean P - Pe) / (1 - Pe), with P_i = (sum_c n_ic^2 - n) / (n (n - 1)) and Pe = sum_c p_c^2.
 
-    ``counts`` (N, C) has the raters, of n, that chose category c for item i. NaN if all chose the same, or n < 2.
+    ``counts`` (N, C) has the number of raters, of n, that chose category c for item i. NaN if all agree or n < 2.
     """
     n = counts.sum(axis=1).max(initial=0)
     expected = float(((counts.sum(axis=0) / max(counts.sum(), 1)) ** 2).sum())
