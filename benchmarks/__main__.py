@@ -1,7 +1,6 @@
-"""Run the project's engines and their named peers side by side; print medians, ratios and peak memory.
+"""Run the project's engines beside named peers; print medians, ratios and peak memory.
 
-Every benchmark first checks that the contenders give the same answers, then warms up and repeats, in turn.
-They work on data of their own, made from a seed.
+Every benchmark first checks that the contenders give the same answers, then runs them in turn, on data from a seed.
 """
 
 import argparse
@@ -11,32 +10,30 @@ from pathlib import Path
 from benchmarks.harness import DOCUMENT, NAMES, WANTED, Context, Disagreement, part, run_apart, write_parts
 from keycontrast.errors import InputError, nearest
 
-PARITY = "pgkpr_parity"
-
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmarks named in ``argv`` and print what they measured."""
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["gpu"]:
-        from benchmarks.gpu.run import main as measure_gpu
+        from benchmarks.gpu import main as measure_gpu
 
         return measure_gpu(argv[1:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="example: python -m benchmarks textrank graph --repeats 3\n"
+                                     epilog="example: python -m benchmarks keywords graph --repeats 3\n"
                                             "on a GPU: python -m benchmarks gpu --help")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
-    parser.add_argument("--peer", type=Path, metavar="DIR", help=f"for {PARITY}: {WANTED}")
+    parser.add_argument("--peer", type=Path, metavar="DIR", help=f"{WANTED}; training compares it with ours, part by "
+                                                                 f"part")
     parser.add_argument("--repeats", type=int, default=5, help="counted runs of each contender (5)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, measures nothing")
     parser.add_argument("--write", action="store_true",
-                        help=f"also write what was measured into {DOCUMENT}; its other parts stay")
+                        help=f"also write the results into {DOCUMENT}; its other parts stay")
     arguments = parser.parse_args(argv)
-    try:
-        names = _checked(arguments)
-    except InputError as error:
-        sys.stderr.write(f"benchmarks: {error}\n")
+    if problem := _problem(arguments):
+        sys.stderr.write(f"benchmarks: {problem}\n")
         return 1
+    names = arguments.names or list(NAMES)
     context, parts = Context(arguments.repeats, arguments.quick, arguments.peer), {}
     for name in names:
         sys.stderr.write(f"benchmarks: {name} ...\n")
@@ -45,30 +42,23 @@ def main(argv: list[str] | None = None) -> int:
         except (InputError, Disagreement) as error:  # the other benchmarks go on
             sys.stderr.write(f"benchmarks: {name}: {error}\n")
             continue
-        parts[name] = part(name, f"benchmarks {name}{' --peer DIR' * (name == PARITY)}", sections)
+        peer = " --peer DIR" * (name == "training" and arguments.peer is not None)
+        parts[name] = part(name, f"benchmarks {name}{peer}", sections)
         sys.stdout.write(parts[name] + "\n\n")
     if arguments.write:
         write_parts(parts)
     return 0 if len(parts) == len(names) else 1
 
 
-def _checked(arguments: argparse.Namespace) -> list[str]:
+def _problem(arguments: argparse.Namespace) -> str:
     for name in arguments.names:
         if name not in NAMES:
-            raise InputError(f"no benchmark is called {name!r}; {nearest(name, NAMES)}")
+            return f"no benchmark is called {name!r}; {nearest(name, NAMES)}"
     if arguments.repeats < 1:
-        raise InputError(f"--repeats: {arguments.repeats} is less than 1.")
-    if arguments.write and arguments.quick:
-        raise InputError("--write: the document holds what is measured at full size; leave out --quick.")
-    if arguments.peer is None and PARITY in arguments.names:
-        raise InputError(f"{PARITY}: name {WANTED} with --peer; it cannot ship with us.")
+        return f"--repeats: {arguments.repeats} is less than 1."
     if arguments.peer is not None and not arguments.peer.is_dir():
-        raise InputError(f"--peer: {arguments.peer} is no folder; name {WANTED}.")
-    if arguments.names:
-        return list(arguments.names)
-    if arguments.peer is None:
-        sys.stderr.write(f"benchmarks: {PARITY} is left out: it needs --peer, {WANTED}\n")
-    return [name for name in NAMES if arguments.peer is not None or name != PARITY]
+        return f"--peer: {arguments.peer} is not a folder; name {WANTED}."
+    return "--write needs full size; leave out --quick." if arguments.write and arguments.quick else ""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Attribution of words: batches against one pair at a time, and against captum in the same batches."""
+"""Attribution of words beside captum, in the same batches."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ Scores = list[Tensor]  # of each pair, on the CPU
 
 @dataclass(frozen=True)
 class Network:
-    """The bundled encoder under a two-class head of random weights, on its device."""
+    """The bundled encoder with a two-class head of random weights, on its device."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -41,7 +41,7 @@ class Network:
 
 
 def run(context: Context) -> list[Section]:
-    """Compare gradients with a loop over texts and with captum."""
+    """Compare gradients with captum."""
     rows = [json.loads(line) for line in SAMPLE.read_text(encoding="utf-8").splitlines()]
     pairs = [(row["source"], row["paraphrase"]) for row in rows[:4 if context.quick else PAIRS]]
     torch.set_num_threads(1 if context.quick else THREADS)
@@ -51,10 +51,8 @@ def run(context: Context) -> list[Section]:
     nn.Module.to(classifier, device)
     network = Network(classifier, AutoTokenizer.from_pretrained(location), device)
     return [_section("Gradient saliency of the source words of pairs", f"batches of {BATCH}", {
-        "ours, in batches": batched, "one text at a time": one_by_one,
-        "captum, in the same batches": captum_batched}, network, pairs, context.repeats,
-        ["All three tokenise, run forward and backward, and pool pieces into words; no parameter receives a gradient "
-         "in any of them."])]
+        "ours": batched, "captum": captum_batched}, network, pairs, context.repeats,
+        ["Both tokenise, run forward and backward, and pool pieces into words; no parameter receives a gradient."])]
 
 
 def _section(title: str, how: str, contenders: dict[str, Callable[[Network, Pairs], Scores]], network: Network,
@@ -69,11 +67,8 @@ def _section(title: str, how: str, contenders: dict[str, Callable[[Network, Pair
                    f"scores differ from ours by at most {', '.join(differences)} of the largest", [rows], list(notes))
 
 
-# Ours
-
-
 def batches(network: Network, pairs: Pairs) -> Iterator[tuple[np.ndarray, BatchEncoding]]:
-    """Yield the pairs' places and encodings as the stage cuts them: by length, ``BATCH`` at a time."""
+    """Yield places and encodings of pairs in the batches of the stage: by length, ``BATCH`` at a time."""
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     lengths = [len(ids) for ids in network.tokenizer(sources, targets)["input_ids"]]
     for chunk in fixed_chunks(lengths, BATCH, LONGEST, WIDTHS):
@@ -83,7 +78,7 @@ def batches(network: Network, pairs: Pairs) -> Iterator[tuple[np.ndarray, BatchE
 
 
 def batched(network: Network, pairs: Pairs) -> Scores:
-    """Return the word scores of each pair's source, as the stage makes them."""
+    """Return the word scores of each pair's source, as the stage computes them."""
     scores: Scores = [torch.zeros(0)] * len(pairs)
     for items, encoded in batches(network, pairs):
         for item, score in zip(items, word_saliency(network.model, encoded), strict=True):
@@ -91,19 +86,6 @@ def batched(network: Network, pairs: Pairs) -> Scores:
     return scores
 
 
-# The others
-
-
-def one_by_one(network: Network, pairs: Pairs) -> Scores:
-    """Return the same as :func:`batched` in the usual way: for each pair, encode, forward, backward, pool."""
-    scores = []
-    for source, target in pairs:
-        encoded = encode_pairs(network.tokenizer, [source], [target], LONGEST).to(network.device)
-        embeddings = network.model.get_input_embeddings()(encoded["input_ids"]).detach().requires_grad_()
-        logits = network.model(inputs_embeds=embeddings, **_masks(encoded)).logits
-        gradient, = torch.autograd.grad(logits[0, 1], embeddings)
-        scores.append(_pooled(gradient[0].norm(dim=-1).cpu(), encoded, 0))
-    return scores
 
 
 def captum_batched(network: Network, pairs: Pairs) -> Scores:

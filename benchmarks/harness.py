@@ -21,7 +21,7 @@ import psutil
 
 DOCUMENT = Path("docs") / "performance.md"
 # Of `python -m benchmarks NAME`.
-NAMES = ("textrank", "attribution", "graph", "train_step", "pgkpr_parity", "repro")
+NAMES = ("keywords", "attribution", "graph", "training", "flow")
 ORDER = (*NAMES, "scale", "gpu")  # of the document's parts
 WANTED = "a checkout of github.com/DaSESmartEdu/PGKPR (measured at commit ef618f4)"
 _CPU = Path("/proc/cpuinfo")
@@ -38,48 +38,31 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Context:
-    """Options of a benchmark.
+    """Options of a benchmark."""
 
-    Attributes:
-        repeats: counted runs of each contender.
-        quick: sizes so small that the figures mean nothing, for the tests.
-        peer: folder of the public PGKPR code; see ``benchmarks.pgkpr_parity``.
-    """
-
-    repeats: int = 5
-    quick: bool = False
-    peer: Path | None = None
+    repeats: int = 5    # counted runs of each contender
+    quick: bool = False     # tiny sizes for tests
+    peer: Path | None = None    # folder of the public PGKPR code
 
 
 @dataclass(frozen=True)
 class Section:
-    """One comparison.
-
-    Attributes:
-        title: what is compared.
-        workload: number and length of texts, number of threads.
-        agreement: what was checked before anything was timed, with the figure.
-        tables: rows with the same keys, the contenders first.
-        notes: sentences on what the figures do not show.
-    """
+    """One comparison."""
 
     title: str
-    workload: str
-    agreement: str
-    tables: list[Rows]
+    workload: str   # number and length of texts, number of threads
+    agreement: str  # result of the check before anything was timed
+    tables: list[Rows]  # contenders first
     notes: list[str] = field(default_factory=list)
 
 
 class Disagreement(RuntimeError):
-    """Two contenders do not give the same answers, so their times cannot be compared."""
+    """Two contenders give different answers, so their times cannot be compared."""
 
 
 def compare(contenders: Mapping[str, Callable[[], Any]], repeats: int, warmup: int = 1, items: int | None = None,
             unit: str = "texts") -> Rows:
-    """Time ``contenders`` in turn (A B A B ...), so that a machine that slows down slows all of them.
-
-    Ours is the first. The first ``warmup`` runs of each are not counted; a run works on so many ``items``.
-    """
+    """Time ``contenders`` in turn (A B A B ...), ours first; ``warmup`` runs of each are not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(-warmup, repeats):
         for name, work in contenders.items():
@@ -92,7 +75,7 @@ def compare(contenders: Mapping[str, Callable[[], Any]], repeats: int, warmup: i
 
 
 def timings(seconds: Mapping[str, Sequence[float]], items: int | None = None, unit: str = "texts") -> Rows:
-    """Return a row per contender from the seconds of its runs, compared with the first contender's median."""
+    """Return a row per contender from the seconds of its runs; ratios are to the first contender's median."""
     first = median(next(iter(seconds.values())))
     return [{"contender": name, "median": duration(median(runs)), "fastest": duration(min(runs)),
              "slowest": duration(max(runs)), "per second": f"{items / median(runs):,.0f} {unit}" if items else "",
@@ -100,7 +83,7 @@ def timings(seconds: Mapping[str, Sequence[float]], items: int | None = None, un
 
 
 def run_apart(name: str, context: Context) -> list[Section]:
-    """Run benchmark ``name`` in a process of its own, so that none starts with modules that another has loaded."""
+    """Run benchmark ``name`` in a new process, without the modules of another benchmark."""
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         return executor.submit(_run, name, context).result()
 
@@ -110,10 +93,10 @@ def _run(name: str, context: Context) -> list[Section]:
 
 
 def peak_memory(function: Callable[..., Any], *arguments: Any, resident: bool = False) -> tuple[Any, float]:
-    """Return ``function(*arguments)``, called in a fresh process, and the peak of its memory in MiB.
+    """Return ``function(*arguments)``, called in a new process, and the peak of its memory in MiB, read every 10 ms.
 
-    Memory is read every 10 ms. It counts above what the process holds once the module of ``function`` is imported, and
-    without mapped files, which the system can free at any time; with ``resident`` everything in memory counts.
+    It is counted from the import of the module of ``function`` on, without mapped files, which the system can free at
+    any time; or, if ``resident``, everything counts.
     """
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         process = psutil.Process(executor.submit(os.getpid).result())
@@ -131,11 +114,7 @@ def peak_memory(function: Callable[..., Any], *arguments: Any, resident: bool = 
 
 
 def run_stage_in(folder: Path, stage: str, instance: str) -> dict[str, Any]:
-    """Run stage ``stage`` for ``instance`` in this process, with ``folder`` as the project's; return its record.
-
-    Raises:
-        RuntimeError: the stage failed; its message is on standard error.
-    """
+    """Run stage ``stage`` for ``instance`` in this process, in the project ``folder``; return its record."""
     from stages.common.settings import module_of
 
     with chdir(folder):
@@ -143,9 +122,6 @@ def run_stage_in(folder: Path, stage: str, instance: str) -> dict[str, Any]:
             raise RuntimeError(f"stage {stage} failed in {folder}")
         record = Path(".keycontrast") / "records" / f"{stage}@{instance}.json"
         return json.loads(record.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
-
-
-# What is printed and written
 
 
 def part(name: str, command: str, sections: Sequence[Section]) -> str:
@@ -179,12 +155,12 @@ def write_parts(parts: Mapping[str, str]) -> None:
 
 
 def machine() -> str:
-    """Return what determines the times: processor, memory, GPU, Python and versions."""
+    """Return processor, memory, GPU, Python and versions of packages."""
     import torch
 
     models = re.findall(r"^model name\s*:\s*(.*)", _CPU.read_text() if _CPU.exists() else "", re.MULTILINE)
     gpu = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}" if torch.cuda.is_available() else "none"
-    versions = {one.name: one.version for one in distributions()}  # the benchmark of a GPU needs few packages
+    versions = {one.name: one.version for one in distributions()}  # some may be missing on a GPU machine
     return (f"Machine: {models[0] if models else platform.machine()}, {psutil.cpu_count()} cores, "
             f"{psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.system()}, GPU: {gpu}. Python "
             f"{platform.python_version()}; "

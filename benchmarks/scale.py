@@ -1,16 +1,10 @@
-"""A corpus that grows: time and memory of every data stage, from a file of triples to the graph.
+"""Time and memory of every data stage on growing corpora, from a file of triples to the graph.
 
-    python -m benchmarks.scale --texts 100000 1000000 --workers 2
-    python -m benchmarks.scale --texts 30000 300000 --pairs
-    python -m benchmarks.scale --texts 1000000 --folder /data/scale    # /data/scale/1000000 stays
+    python -m benchmarks.scale --texts 100000 1000000
 
-Texts are short sentences of words by Zipf's law from a seed; source and target of a triple have the same nouns. A blank
-tokenizer with a tagger by endings replaces the language pipeline, so that the stages around it are measured. Each stage
-runs in a fresh process; its peak is that of this process (the client of its workers) above what it held before the
-stage began. Files that it maps do not count, since the system can free them.
-
-With `--pairs` the stages are measured, too, that look texts up by their id: the pair classifier, rankings of words,
-node vectors, keywords side by side and the items of PGKPR, with a BERT of two layers of 32.
+Texts are short sentences of words by Zipf's law; source and target of a triple have the same nouns. A tokenizer with a
+tagger by endings replaces the language pipeline. `--pairs` adds the stages that look texts up by their id (pair
+classifier, rankings of words, node vectors, keywords side by side, items of PGKPR), with a BERT of two layers of 32.
 """
 
 import argparse
@@ -18,7 +12,6 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -38,7 +31,7 @@ _LOOKED_UP = {"encoder": {"source": "path", "path": "encoder"}, "models": {"pgkp
               "paraphrase_items": {"datasets": {DATASET: {}}},
               "pair_classifier": {"epochs": 1, "max_sources": 10_000, "max_length": 32},
               "s_tagger": {**_NAMED, "epochs": 1, "batch_size": 1024}, "attribution": {**_NAMED, "batch_size": 256}}
-_PIECE = 100_000
+_PIECE, _WORKERS = 100_000, 2
 _MEMORY_GIB = 1.0  # of joins before they go to disk
 _NOUNS, _OTHERS = 200_000, 5_000
 _ENDINGS = {"ion": ("NOUN", "NN"), "ful": ("ADJ", "JJ"), "ing": ("VERB", "VBG"), "the": ("DET", "DT")}
@@ -104,14 +97,14 @@ def save_encoder(folder: Path) -> None:
                          intermediate_size=64, max_position_embeddings=64)).save_pretrained(folder)
 
 
-def measure(folder: Path, texts: int, workers: int, pairs: bool) -> Iterator[dict[str, Any]]:
+def measure(folder: Path, texts: int, pairs: bool) -> Iterator[dict[str, Any]]:
     """Yield a row per stage, with ``pairs`` also those of the stages that look texts up: seconds and peak MiB."""
     write_triples(folder / "triples.parquet", texts // 3)
     save_pipeline(folder / "blank")
     if pairs:
         save_encoder(folder / "encoder")
     (folder / "params.yaml").write_text(json.dumps({
-        "recipe": "synthetic", "runtime": {"workers": workers, "memory_gib": _MEMORY_GIB},
+        "recipe": "synthetic", "runtime": {"workers": _WORKERS, "memory_gib": _MEMORY_GIB},
         "datasets": {DATASET: {"source": "triples.parquet", "layout": "triples", "columns": {
             role: role for role in ("source", "target", "negative")}, "ingest": {"neg_source": "given"}}},
         "keywords": _NAMED, "graph": _NAMED, "annotate": {"pipeline": "path", "path": "./blank"},
@@ -122,37 +115,28 @@ def measure(folder: Path, texts: int, workers: int, pairs: bool) -> Iterator[dic
 
 
 def over_sizes(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a line per stage of ``names``: seconds and MiB at each size, and at ten times the last."""
-    stages = {(row["texts"], row["stage"]): row for row in rows if row["stage"] in names}
-    sizes = sorted({texts for texts, _ in stages})
-    table = []
-    for stage in names if stages else ():
-        line: dict[str, Any] = {"stage": stage}
-        for texts in sizes:
-            line |= {f"{texts:,}: s": stages[texts, stage]["seconds"], f"MiB {texts:,}": stages[texts, stage]["MiB"]}
-        last, before = stages[sizes[-1], stage], stages[sizes[-2 if len(sizes) > 1 else -1], stage]
-        growth = max(0.0, (last["MiB"] - before["MiB"]) / max(sizes[-1] - before["texts"], 1))
-        line |= {f"{10 * sizes[-1]:,}, if it goes on so: h": round(last["seconds"] / 360, 1),
-                 "GiB": round((last["MiB"] + 9 * sizes[-1] * growth) / 1024, 1)}
-        table.append(line)
-    return table
+    """Return a line per stage: seconds and MiB at each size."""
+    lines: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["stage"] in names:
+            lines.setdefault(row["stage"], {"stage": row["stage"]}).update(
+                {f"{row['texts']:,}: s": row["seconds"], f"MiB {row['texts']:,}": row["MiB"]})
+    return list(lines.values())
 
 
-def sections(rows: list[dict[str, Any]], workers: int) -> list[Section]:
+def sections(rows: list[dict[str, Any]]) -> list[Section]:
     """Return what was measured as sections of the document."""
     found = [Section(
-        "A growing corpus", f"synthetic triples of short texts, a blank tokenizer with a tagger by endings, {workers} "
+        "A growing corpus", f"synthetic triples of short texts, a blank tokenizer with a tagger by endings, {_WORKERS} "
         f"workers, joins of {_MEMORY_GIB:g} GiB", "not compared, as there is one contender", [over_sizes(rows, STAGES)],
-        ["MiB is the peak of the stage's process above what it held before it began, without mapped files; its "
-         "workers hold half a GiB each. The last two columns multiply the time by ten, and follow the memory of the "
-         "last two sizes.",
-         "Annotate and textrank do not grow; ingest, keywords and graph hold some bytes per text or node."])]
+        ["MiB is the growth of the memory of the stage's process to the peak, without mapped files; its workers have "
+         "half a GiB each.",
+         "Annotate and textrank do not grow; ingest, keywords and graph take some bytes per text or node."])]
     if by_id := over_sizes(rows, BY_ID):
         found.append(Section(
             "Stages that look texts up", "triples as above (`--pairs`), a BERT of two layers of 32, 10,000 pairs of "
             "training for the classifier", "not compared, as there is one contender", [by_id],
-            ["MiB is as above. Some 300 MiB of a stage with a network are PyTorch.",
-             "The S-Tagger learns from words that it holds in memory; word vectors are those of the vocabulary."]))
+            ["MiB is as above. Some 300 MiB of a stage with a network are PyTorch."]))
     return found
 
 
@@ -161,25 +145,16 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, nargs="+", default=[100_000, 1_000_000], help="sizes of the corpus")
-    parser.add_argument("--workers", type=int, default=2, help="processes of a stage (2)")
     parser.add_argument("--pairs", action="store_true", help="of the stages that look texts up by their id")
-    parser.add_argument("--folder", type=Path, metavar="DIR",
-                        help="where each corpus and its artifacts stay, in DIR/TEXTS; without it they are removed")
     parser.add_argument("--write", action="store_true", help=f"also write the tables into {DOCUMENT}")
     given = parser.parse_args(argv)
     rows = []
-    with TemporaryDirectory(prefix="keycontrast-scale-") as temporary:
-        folders = {texts: (given.folder or Path(temporary)) / str(texts) for texts in given.texts}
-        if there := [str(folder) for folder in folders.values() if folder.exists()]:
-            parser.error(f"--folder: {', '.join(there)} is there already; remove it, or name another folder")
-        for texts, folder in folders.items():
-            folder.mkdir(parents=True)
-            for row in measure(folder, texts, given.workers, given.pairs):
+    for texts in given.texts:
+        with TemporaryDirectory(prefix="keycontrast-scale-") as folder:
+            for row in measure(Path(folder), texts, given.pairs):
                 rows.append(row)
                 sys.stderr.write(f"{row}\n")
-            if given.folder is None:
-                rmtree(folder)  # a large corpus needs the disk of the one before
-    text = part("scale", "benchmarks.scale", sections(rows, given.workers))
+    text = part("scale", "benchmarks.scale", sections(rows))
     sys.stdout.write(text + "\n")
     if given.write:
         write_parts({"scale": text})

@@ -1,11 +1,12 @@
-"""The commands of ``keycontrast`` that work on a project: its params, artifacts and models.
+"""The commands of ``keycontrast`` for a project: its params, artifacts and models.
 
-Prefect, DVC and torch are imported by the commands that need them: ``--help`` answers at once.
+Each command imports what it needs, so that ``--help`` answers at once.
 """
 
+import json
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,8 +19,12 @@ from stages.run.log import configure
 
 __all__ = ["app", "main"]
 _DIFFERENCE = 40     # lines of it that `use` prints
-_SIGNED = "HCL's keyword graph with signs, in place of the phrase graph"
 configure()
+
+Dataset = Annotated[str | None, typer.Option(help="data set; may be left out if only one has the table")]
+Hops = Annotated[int, typer.Option(min=1, help="edges from the keyword to the farthest nodes")]
+Signed = Annotated[bool, typer.Option("--signed", help="HCL's keyword graph with signs, in place of the phrase graph")]
+ModelSeed = Annotated[int | None, typer.Option(help="of the model; the first of its row by default")]
 
 
 @app.command()
@@ -36,10 +41,10 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
         save: Annotated[bool, typer.Option("--save", help="write the bytes of this machine into dvc.lock and metrics, "
                                            "also where it only rounds differently from what is committed")] = False,
         ) -> None:
-    """Bring all artifacts up to date, independent stages side by side; first say roughly how long that will take.
+    """Bring all artifacts up to date, independent stages in parallel, and show the results.
 
-    What is up to date is left alone; a training that was killed goes on from its checkpoint. A row whose `seeds` get
-    another one trains that one alone. A stage that fails stops what depends on it, and nothing else.
+    Stages that are up to date do not run. A killed training continues from its checkpoint. If the `seeds` of a row get
+    another one, only that one is trained. If a stage fails, only stages that depend on it do not run.
 
     Example: `keycontrast run evaluate_hcl@hcl`
     """
@@ -69,14 +74,12 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         ) -> None:
     """Write params.yaml from a recipe, after showing the difference.
 
-    It also prints how long the last run took. Artifacts of the former params stay; after going back to them,
-    `keycontrast run` takes them from DVC's cache.
+    Artifacts of the former params stay; after going back to them, `keycontrast run` takes them from DVC's cache.
 
     Example: `keycontrast use sample --set textrank.damping=0.9 --dry-run`
     """
     from pipeline import recipes
-    from pipeline.run import RUN_LOCK, estimate_of_project
-    from pipeline.sources import label_remarks
+    from pipeline.run import RUN_LOCK
     from stages.run.processes import exclusive
 
     if recipe is None:
@@ -92,9 +95,6 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     typer.echo("\n".join(printable(line, keep="\t") for line in lines[:_DIFFERENCE]))
     if len(lines) > _DIFFERENCE:
         typer.echo(f"... {len(lines) - _DIFFERENCE} more lines; `git diff params.yaml` shows them afterwards.")
-    typer.echo(estimate_of_project(change.params))
-    for remark in label_remarks(change.params):
-        typer.echo(remark)
     if dry_run:
         return
     with exclusive(RUN_LOCK, "keycontrast run"):
@@ -137,8 +137,7 @@ def inspect(path: Annotated[Path | None, typer.Argument(
 
 @app.command()
 def explain(text: Annotated[str, typer.Argument(help="a text id of the data set, or a text", metavar="TEXT_ID|TEXT")],
-            dataset: Annotated[str | None, typer.Option(
-                help="data set; may be left out if only one has tokens")] = None,
+            dataset: Dataset = None,
             method: Annotated[str | None, typer.Option(
                 help="in place of that of the params: a ranking of textrank.method, or a keyword method, such as "
                      "yake")] = None,
@@ -159,10 +158,9 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
 @app.command()
 def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a phrase of a data set's graph; or a "
                                                   "file of texts, whose graph is written to --out")],
-          dataset: Annotated[str | None, typer.Option(help="data set; may be left out if only one has a graph")] = None,
+          dataset: Dataset = None,
           neighbours: Annotated[int, typer.Option(min=1, help="neighbours, of each sign, by count")] = 16,
-          hops: Annotated[int, typer.Option(min=1, help="edges that the neighbourhood reaches")] = 1,
-          signed: Annotated[bool, typer.Option("--signed", help=_SIGNED)] = False,
+          hops: Hops = 1, signed: Signed = False,
           svg: Annotated[Path | None, typer.Option(
               help="file of the drawing; .keycontrast/graphs/DATASET-KEYWORD.svg by default")] = None,
           out: Annotated[Path | None, typer.Option(help="of a file of texts: .graphml, .svg or .html to write")] = None,
@@ -190,48 +188,41 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
 @app.command()
 def export(target: Annotated[Path, typer.Argument(
                metavar="FILE|FOLDER", help="file to write, its ending is the format; with --model, a folder")],
-           dataset: Annotated[str | None, typer.Option(
-               help="data set; may be left out if only one has a graph")] = None,
+           dataset: Dataset = None,
            keyword: Annotated[str | None, typer.Option(help="only the part of the graph around this keyword")] = None,
-           hops: Annotated[int, typer.Option(min=1, help="with --keyword: edges that the part reaches")] = 1,
-           signed: Annotated[bool, typer.Option("--signed", help=_SIGNED)] = False,
+           hops: Hops = 1, signed: Signed = False,
            model: Annotated[str | None, typer.Option(
                help="a trained model in place of the graph: a classifier for AutoModelForSequenceClassification, or "
                     "an HCL or PGKPR model for others to start from")] = None,
-           seed: Annotated[int | None, typer.Option(
-               help="with --model: of the model; the first of its row by default")] = None,
+           seed: ModelSeed = None,
            licence: Annotated[str | None, typer.Option(
                "--license", metavar="ID", help="with --model or --texts: stated in the card, such as mit")] = None,
            texts: Annotated[bool, typer.Option(
                "--texts", help="a data set in place of its graph: its items with their texts, and a card")] = False,
            ) -> None:
-    """Write a graph, a data set or a trained model, for use elsewhere.
+    """Write a graph, a data set or a trained model, for use in other programs.
 
-    The graph as GraphML, for networkx, Gephi, igraph or Cytoscape: nodes are named by phrase and carry their texts,
-    degree, centrality, component and community; edges the texts that hold both. A classifier of the CLLD track as a
-    sequence classifier of the Hugging Face library, DialoGPT, SimCTG, T5 and T5-CLAPS as what they are there, each
-    with tokenizer and a card as the hub reads it. Of an HCL model what it has trained beside its frozen encoder,
-    one of the PGKPR track with its vocabulary, in half precision: other rows begin with it by init: FOLDER. A data
-    set as a Parquet file per split, with a card as the hub reads it; load_dataset of the library datasets takes the
-    folder.
+    A graph is GraphML, for networkx, Gephi, igraph or Cytoscape. A classifier, DialoGPT, SimCTG, T5 or T5-CLAPS loads
+    with transformers. An HCL model is written without its frozen encoder, a PGKPR model in half precision; other rows
+    start from them by `init: FOLDER`. A data set is a Parquet file per split for `datasets.load_dataset`. Data sets
+    and models have a card as on the Hugging Face hub.
 
     Example: `keycontrast export dog.graphml --dataset sample --keyword dog --hops 2`
     """
     from pipeline.export import export_data_set, export_graph, export_model
     from stages.common.settings import read_params
 
-    if texts and not (model is None and keyword is None and hops == 1 and seed is None and not signed):
-        raise InputError("--texts writes a data set; leave out --model, --seed, --keyword, --hops and "
-                         "--signed.")
+    of_a_graph = not (keyword is None and hops == 1 and not signed)
+    if texts and (model is not None or seed is not None or of_a_graph):
+        raise InputError("--texts writes a data set; leave out --model, --seed, --keyword, --hops and --signed.")
+    if model is not None and (dataset is not None or of_a_graph):
+        raise InputError("--model writes a model; leave out --dataset, --keyword, --hops and --signed.")
     if texts:
         export_data_set(read_params(), target, dataset, licence, Console())
-        return
-    if model is None:
+    elif model is not None:
+        export_model(read_params(), model, target, Console(), seed, licence)
+    else:
         export_graph(target, dataset, signed, keyword, hops, Console())
-        return
-    if not (dataset is None and keyword is None and hops == 1 and not signed):
-        raise InputError("--dataset, --keyword, --hops and --signed are of a graph; leave out either these or --model.")
-    export_model(read_params(), model, target, Console(), seed, licence)
 
 
 @app.command()
@@ -249,14 +240,12 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
                                                   "beam of at least N; PGKPR's track")] = None,
             samples: Annotated[int | None, typer.Option(min=0, help="further outputs per text, z drawn; HCL")] = None,
             batch_size: Annotated[int | None, typer.Option(min=1, help="texts worked on together")] = None,
-            seed: Annotated[int | None, typer.Option(help="of the model; the first of its row by default")] = None,
-            ) -> None:
+            seed: ModelSeed = None) -> None:
     """Rewrite or classify texts with a trained run; one line of JSON per text.
 
-    A rewriter's line has the keyword that was used, `prediction` as people write and `words` as the model wrote it; a
-    classifier's the probability of its label and of every class. Of PGKPR's track no output holds [unk], and
-    `unknown_words` and `cut_words` are those of the text that the model cannot read. Standard error says if a run is
-    below the baseline of copying the source.
+    A rewriter's line has the keyword that was used, `prediction` in ordinary writing and `words` as the model wrote
+    it; a classifier's line has the probability of each class. `unknown_words` and `cut_words` of the PGKPR track are
+    words of the text that the model cannot read. A warning says if a run scores below copying the source.
 
     Example: `keycontrast predict hcl "Two dogs play in the snow." --keyword ball`
     """
@@ -265,10 +254,11 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     from stages.common.settings import read_params
 
     params = read_params()
-    # Whoever types, or pipes line by line, waits for each answer.
-    size = batch_size or (None if file is not None else 1)
-    found = texts_from(texts or [], file, sys.stdin, FileOptions(column, encoding=encoding))
-    prediction.print_lines(prediction.predict(params, run, found, keyword, samples, size, seed, n))
+    size = batch_size or (None if file is not None else 1)  # an answer as soon as a line is read
+    lines = texts_from(texts or [], file, sys.stdin, FileOptions(column, encoding=encoding))
+    for line in prediction.predict(params, run, lines, keyword, samples, size, seed, n):
+        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
 
 
 judge = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown",
@@ -299,21 +289,19 @@ def judge_sheets(
 @judge.command("read")
 def judge_read(
         folder: Annotated[Path, typer.Argument(help="folder that `judge sheets` wrote")],
-        partial: Annotated[bool, typer.Option("--partial", help="read sheets that are not complete")] = False,
-        weights: Annotated[Literal["none", "linear", "quadratic"], typer.Option(help="of Cohen's kappa")] = "none",
-        ) -> None:
+        partial: Annotated[bool, typer.Option("--partial", help="read sheets that are not complete")] = False) -> None:
     """Read the filled sheets: mean per run, agreement of the raters, paired tests.
 
     Example: `keycontrast judge read judging`
     """
     from pipeline.judgement import write_results
 
-    write_results(folder, Console(), partial, weights)
+    write_results(folder, Console(), partial)
 
 
 @app.command()
 def verify() -> None:
-    """Compare all artifacts with what dvc.lock names, byte by byte.
+    """Compare the bytes of all artifacts with the hashes in dvc.lock.
 
     Example: `keycontrast verify`
     """
@@ -324,9 +312,7 @@ def verify() -> None:
 
 @app.command()
 def report(show: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False) -> None:
-    """Say where the report page is, and open it.
-
-    The page is made by `keycontrast run`; this command makes nothing.
+    """Print the path of the report page that `keycontrast run` wrote, or open the page.
 
     Example: `keycontrast report`
     """

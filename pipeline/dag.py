@@ -1,4 +1,4 @@
-"""The DAG as DVC has it: stages, what they read, which of them DVC would run now; and ``dvc.lock`` as it is read."""
+"""The DAG of DVC: stages, their inputs, and which of them are out of date; and the reading of ``dvc.lock``."""
 
 import logging
 import os
@@ -17,11 +17,7 @@ LOCK = Path("dvc.lock")
 
 @dataclass(frozen=True)
 class StageNode:
-    """A stage instance, ``stage@key`` or ``stage``; `gpu`, `parallel` and `retries` are its ``meta``.
-
-    A parallel stage takes a GPU for each of ``runtime.processes``. `changed` is whether DVC would run it now, and
-    `foreign` are its outs on disk whose bytes neither ``dvc.lock`` nor DVC's cache has.
-    """
+    """A stage instance, ``stage@key`` or ``stage``; `gpu`, `parallel` and `retries` are its ``meta``."""
 
     name: str
     description: str = ""
@@ -29,26 +25,26 @@ class StageNode:
     outs: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     gpu: bool = False
-    parallel: bool = False
+    parallel: bool = False  # takes a GPU for each of runtime.processes
     retries: int = 0
-    changed: bool = True
-    foreign: tuple[str, ...] = ()
+    changed: bool = True    # DVC would run it now
+    foreign: tuple[str, ...] = ()   # outs on disk whose bytes neither dvc.lock nor DVC's cache has
 
 
-Dag = dict[str, StageNode]  # each after those it reads from
+Dag = dict[str, StageNode]  # in topological order
 
 
 def out_of_date(dag: Dag) -> list[str]:
-    """Return the instances that DVC would run now and all downstream of them, which may turn out unchanged."""
-    found: list[str] = []
+    """Return the instances that DVC would run now, and all downstream of them, which may not need to run."""
+    names: list[str] = []
     for node in dag.values():
-        if node.changed or not set(found).isdisjoint(node.upstream):
-            found.append(node.name)
-    return found
+        if node.changed or not set(names).isdisjoint(node.upstream):
+            names.append(node.name)
+    return names
 
 
 def resolve(names: Iterable[str], targets: Sequence[str]) -> list[str]:
-    """Return the instances among ``names`` that ``targets`` name, ``stage@key`` or ``stage``; all if there are none."""
+    """Return the instances among ``names`` that ``targets`` name, ``stage@key`` or ``stage``; all without targets."""
     stages = {name: name.partition("@")[0] for name in names}
     if problems := [f"no stage is called {target!r}; "
                     f"{nearest(target, stages if '@' in target else stages.values())}"
@@ -61,9 +57,9 @@ class UnreadableLock(InputError):
     """``dvc.lock`` is damaged."""
 
     def __init__(self, problem: str) -> None:
-        super().__init__(f"{' '.join(problem.split())}. `git checkout dvc.lock` brings back the last one that was "
-                         f"committed, or in a merge `git checkout --ours dvc.lock` one side whole; `keycontrast run` "
-                         f"then makes what does not fit. Where git has none, delete the file.")
+        super().__init__(f"{' '.join(problem.split())}. `git checkout dvc.lock` restores the last committed one, or "
+                         f"in a merge `git checkout --ours dvc.lock` one side; then run `keycontrast run`. If git has "
+                         f"none, delete the file.")
 
 
 def read_lock(root: Path = Path()) -> dict[str, Any]:
@@ -74,7 +70,7 @@ def read_lock(root: Path = Path()) -> dict[str, Any]:
 def stages_of(content: bytes) -> dict[str, Any]:
     """Return the stages of a lock by name."""
     try:
-        parsed = yaml.load(content, yaml.CSafeLoader)  # noqa: S506 - safe, and ten times as fast as safe_load
+        parsed = yaml.load(content, yaml.CSafeLoader)  # noqa: S506 - ten times as fast as safe_load
     except yaml.YAMLError as error:
         raise UnreadableLock(f"dvc.lock: not valid YAML ({error})") from error
     stages = parsed.get("stages") if isinstance(parsed, dict) else None
@@ -95,8 +91,8 @@ def open_repo(root: Path = Path()) -> Iterator[Any]:
         with Repo(os.fspath(root)) as repo:
             yield repo
     except NotDvcRepoError as error:
-        raise InputError(f"{root.resolve()}: not a DVC project. Go to the project's folder, or run "
-                         f"`dvc init`.") from error
+        raise InputError(f"{root.resolve()}: not a DVC project. Go to the project's folder, or run `dvc "
+                         f"init`.") from error
     except DvcException as error:
         kind = UnreadableLock if f"{LOCK}'" in str(error) else InputError
         raise kind(f"DVC: {messages(error)}") from error
@@ -104,15 +100,15 @@ def open_repo(root: Path = Path()) -> Iterator[Any]:
 
 def read_dag(root: Path = Path(), targets: Sequence[str] = (), only: bool = False, restore: bool = False,
              say: Callable[[str], None] = print) -> Dag:
-    """Return ``targets`` and (unless ``only``) what they need, or all stages, and their state.
+    """Return ``targets`` and (unless ``only``) the stages that they need, or all stages, and their state.
 
-    With ``restore``, outs that are not on disk and are in DVC's cache are checked out before, and nothing else.
+    With ``restore``, missing outs that are in DVC's cache are checked out first.
     """
     import networkx as nx
 
     with open_repo(root) as repo:
         graph = repo.index.graph  # an edge goes from a stage to the one whose out it reads
-        # A `.dvc` file is a source of data, and has no name.
+        # A `.dvc` file is a data source, and has no name.
         stages = {stage.name: stage for stage in nx.lexicographical_topological_sort(
             graph.reverse(copy=True), key=lambda stage: str(getattr(stage, "name", stage.addressing)))
             if not stage.is_data_source}
@@ -125,7 +121,7 @@ def read_dag(root: Path = Path(), targets: Sequence[str] = (), only: bool = Fals
                    and out.hash_info and not out.exists and not out.changed_cache()]
         if missing:
             repo.checkout([out.fs_path for out in missing])
-            say(f"{len(missing)} missing artifacts brought back from DVC's cache")
+            say(f"{len(missing)} missing artifacts were restored from DVC's cache")
         with repo.lock:
             return {name: _node(repo, stage, upstream[name]) for name, stage in stages.items() if name in wanted}
 

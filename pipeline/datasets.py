@@ -1,4 +1,4 @@
-"""Which data set a command means."""
+"""The data set of a command: the one that it names, or the only one."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ def datasets_with(kind: str) -> list[str]:
 
 
 def in_force(names: Sequence[str]) -> list[str]:
-    """Return those of several data sets that ``params.yaml`` has; all if it has none of them or cannot be read."""
+    """Return the data sets of ``names`` in ``params.yaml``; all of them if it has none or cannot be read."""
     if len(names) < 2 or not PARAMS.exists():
         return list(names)
     from stages.params import load_params  # pydantic is slow to import
@@ -27,22 +27,19 @@ def in_force(names: Sequence[str]) -> list[str]:
 
 
 def dataset_with(kind: str, dataset: str | None) -> DatasetPaths:
-    """Return the data set that is meant: the one named, or the only one that has table ``kind``.
-
-    Data sets of the params in force go before others, whose artifacts remain from another recipe.
-    """
-    found = datasets_with(kind)
+    """Return the named data set, or the only one with table ``kind``; data sets of other recipes come last."""
+    names = datasets_with(kind)
     if dataset is not None:
-        if dataset not in found:
+        if dataset not in names:
             known = DatasetPaths(dataset).folder.is_dir()
             raise InputError(f"{DatasetPaths(dataset).table(kind)}: no such artifact; "
                              + (f"make it with `keycontrast run {_MADE_BY.get(kind, kind)}@{dataset}`." if known
-                                else nearest(dataset, found)))
+                                else nearest(dataset, names)))
         return DatasetPaths(dataset)
-    if not found:
+    if not names:
         raise InputError(f"no data set has a table {kind} in {DATA}/; make it with `keycontrast run`. Commands "
                          f"work in the project's folder.")
-    found = in_force(found)
-    if len(found) > 1:
-        raise InputError(f"several data sets have a table {kind}: {', '.join(found)}; choose with --dataset.")
-    return DatasetPaths(found[0])
+    names = in_force(names)
+    if len(names) > 1:
+        raise InputError(f"several data sets have a table {kind}: {', '.join(names)}; choose with --dataset.")
+    return DatasetPaths(names[0])

@@ -1,4 +1,4 @@
-"""``keycontrast doctor``: every condition that the pipeline needs, checked, each problem with its remedy."""
+"""``keycontrast doctor``: check every condition that the pipeline needs, and name each problem with its remedy."""
 
 import os
 import platform
@@ -16,17 +16,17 @@ from packaging.version import Version
 from rich.console import Console
 from rich.text import Text
 
+from keycontrast.cells import printable
 from keycontrast.errors import InputError, unwritten
 from stages.common.paths import PARAMS
 
 _MIN_PYTHON = (3, 11)
-_FREE_GIB = 3.0
-_MEMORY_GIB = 4.0
+_FREE_GIB, _MEMORY_GIB = 3.0, 4.0
 _AGAIN = "install again: make env (or pip install -c constraints.txt -e .)"
 
 
 class Finding(NamedTuple):
-    """One thing that was checked; it is a problem if it has a remedy."""
+    """Result of a check; it is a problem if it has a remedy."""
 
     subject: str
     detail: str
@@ -34,31 +34,39 @@ class Finding(NamedTuple):
 
 
 def diagnose(root: Path = Path()) -> list[Finding]:
-    """Check everything; one check that fails never hides another."""
+    """Run all checks; one that fails is a problem and hides no other."""
     params = None
-    with suppress(Exception):   # a finding of its own
+    with suppress(Exception):   # a problem of the check of params
         from stages.params import load_params
 
         params = load_params(root / PARAMS)
-    checks: dict[str, Callable[[Path, Any], Iterator[Finding]]] = {
-        "python": _system, "packages": _packages, "params": _params, "language pipeline": _language_pipeline,
-        "encoder": _encoders, "hub": _hub, "dvc": _repository, "device": _machine}
-    found: list[Finding] = []
-    for subject, check in checks.items():
+    checks: dict[str, tuple[Callable[[Path, Any], Iterator[Finding]], str]] = {
+        "python": (_system, _AGAIN), "packages": (_packages, _AGAIN),
+        "params": (_params, "correct params.yaml, or write a new one: keycontrast use sample"),
+        "language pipeline": (_language_pipeline, "name another in params.yaml (annotate.pipeline), or restore "
+                                                  "data/language: git checkout data/language"),
+        "encoder": (_encoders, _AGAIN),
+        "dvc": (_repository, "correct what the message names; `git diff dvc.yaml` shows changes"
+                if (root / ".dvc").is_dir() else "clone the repository with git, or run `git init` and `dvc init`"),
+        "device": (_machine, _AGAIN)}
+    findings: list[Finding] = []
+    for subject, (check, remedy) in checks.items():
         try:
-            found.extend(check(root, params))
-        except Exception as error:  # noqa: BLE001 - what keeps a check from being made is a finding itself
-            told = unwritten(error)
-            found.append(Finding(subject, told or f"cannot be checked: {type(error).__name__}: {error}",
-                                 "see the message" if told else _AGAIN))
-    return found
+            findings.extend(check(root, params))
+        except InputError as error:
+            findings.append(Finding(subject, str(error), remedy))
+        except Exception as error:  # noqa: BLE001 - a check that cannot run is a problem, too
+            message = unwritten(error)
+            findings.append(Finding(subject, message or f"cannot be checked: {type(error).__name__}: {error}",
+                                    "see the message" if message else _AGAIN))
+    return findings
 
 
 def report(findings: list[Finding], console: Console) -> None:
     """Print all findings, problems last, each with its remedy."""
     for finding in sorted(findings, key=lambda finding: bool(finding.remedy)):
         mark = Text("problem ", style="bold red") if finding.remedy else Text("ok      ", style="green")
-        console.print(mark + Text(f"{finding.subject}: {finding.detail}"), soft_wrap=True)
+        console.print(mark + Text(printable(f"{finding.subject}: {finding.detail}", keep="\n")), soft_wrap=True)
         if finding.remedy:
             console.print(Text(f"        remedy: {finding.remedy}"), soft_wrap=True)
     problems = sum(bool(finding.remedy) for finding in findings)
@@ -66,14 +74,13 @@ def report(findings: list[Finding], console: Console) -> None:
 
 
 def _system(_: Path, __: Any) -> Iterator[Finding]:
-    wanted = ".".join(map(str, _MIN_PYTHON))
     yield Finding("python", platform.python_version(), "" if sys.version_info >= _MIN_PYTHON else
-                  f"create the environment with Python {wanted} or later: make env PYTHON=python{wanted}")
+                  "create the environment with Python 3.11 or later: make env PYTHON=python3.11")
     yield Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}")
 
 
 def _packages(_: Path, __: Any) -> Iterator[Finding]:
-    """Compare installed packages with what the project requires."""
+    """Compare installed packages with the requirements of the project."""
     good = 0
     for requirement in map(Requirement, requires("keycontrast") or []):
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
@@ -91,33 +98,25 @@ def _packages(_: Path, __: Any) -> Iterator[Finding]:
 
 
 def _params(root: Path, _: Any) -> Iterator[Finding]:
-    from pipeline.sources import check_sources
+    from pipeline.sources import check_sources, hub_remarks
     from stages.params import load_params
 
-    try:
-        params = load_params(root / PARAMS)
-        check_sources(params, root)
-    except InputError as error:
-        yield Finding("params", str(error), "correct params.yaml, or write it anew: keycontrast use sample")
-    else:
-        yield Finding("params", f"recipe {params.recipe}, data in place")
+    params = load_params(root / PARAMS)
+    check_sources(params, root)
+    yield from (Finding("hub", remark) for remark in hub_remarks(params.plain()))
+    yield Finding("params", f"recipe {params.recipe}, data in place")
 
 
 def _language_pipeline(_: Path, params: Any) -> Iterator[Finding]:
     from keycontrast.text.pipelines import load_pipeline
 
     name = params.annotate.pipeline if params else "embedded"
-    try:
-        meta = load_pipeline(name).meta
-    except InputError as error:
-        yield Finding("language pipeline", str(error), "name another in params.yaml (annotate.pipeline), or restore "
-                                                       "data/language: git checkout data/language")
-    else:
-        yield Finding("language pipeline", f"{name}: {meta.get('name')} {meta.get('version')}")
+    meta = load_pipeline(name).meta
+    yield Finding("language pipeline", f"{name}: {meta.get('name')} {meta.get('version')}")
 
 
 def _encoders(_: Path, params: Any) -> Iterator[Finding]:
-    """Look for the encoder of the project, and for those that models name beside it, once each."""
+    """Check the encoders of the project and of its models, each once."""
     from stages.common.encoders import resolve_encoder
     from stages.tracks.registry import TRACKS
 
@@ -128,36 +127,25 @@ def _encoders(_: Path, params: Any) -> Iterator[Finding]:
                 sources.setdefault(source, f"encoder of models.{track.name}.{name}")
     for source, subject in sources.items():
         try:
-            found = resolve_encoder(source).description
+            description = resolve_encoder(source).description
         except InputError as error:
             yield Finding(subject, str(error), "see the message; the bundled encoder needs no network")
         else:
-            yield Finding(subject, f"{source}: {found.get('name')}, sha256 {str(found.get('sha256'))[:12]}...")
-
-
-def _hub(_: Path, params: Any) -> Iterator[Finding]:
-    from pipeline.sources import hub_remarks
-
-    yield from (Finding("hub", remark) for remark in hub_remarks(params.plain() if params else {}))
+            digest = str(description.get("sha256"))[:12]
+            yield Finding(subject, f"{source}: {description.get('name')}, sha256 {digest}...")
 
 
 def _repository(root: Path, _: Any) -> Iterator[Finding]:
     from pipeline.dag import read_dag
 
-    try:
-        dag = read_dag(root)
-    except InputError as error:
-        yield Finding("dvc", str(error), "mend what the message names; `git diff dvc.yaml` shows what was changed"
-                      if (root / ".dvc").is_dir() else
-                      "clone the repository with git; or in this folder: git init, dvc init")
-    else:
-        yield Finding("dvc", f"{len(dag)} stages, {sum(node.changed for node in dag.values())} of them to run")
+    dag = read_dag(root)
+    yield Finding("dvc", f"{len(dag)} stages, {sum(node.changed for node in dag.values())} of them to run")
 
 
 def _machine(root: Path, params: Any) -> Iterator[Finding]:
-    free, available = shutil.disk_usage(root).free / 2**30, available_memory() / 2**30
+    free, available = shutil.disk_usage(root).free / 2**30, _available_memory() / 2**30
     yield Finding("disk", f"{free:.1f} GiB free", "" if free >= _FREE_GIB else
-                  f"free at least {_FREE_GIB:.0f} GiB; `dvc gc --workspace` empties the cache of what is not in use")
+                  f"free at least {_FREE_GIB:.0f} GiB; `dvc gc --workspace` removes unused files from DVC's cache")
     yield Finding("memory", f"{available:.1f} GiB available", "" if available >= _MEMORY_GIB else
                   "end other programs, or lower runtime.workers and training.micro_batch of train_hcl, train_pgkpr or "
                   "train_clld in params.yaml")
@@ -170,8 +158,8 @@ def _machine(root: Path, params: Any) -> Iterator[Finding]:
                   "set runtime.device to auto or cpu in params.yaml, or install a CUDA build of torch")
 
 
-def available_memory() -> int:
-    """Return bytes of memory that programs may still take, the limit of a container included."""
+def _available_memory() -> int:
+    """Return bytes of memory that programs may still take, within the limit of a container."""
     free = int(psutil.virtual_memory().available)
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     if limit.exists() and limit.read_text().strip() != "max":

@@ -1,8 +1,4 @@
-"""Write the parts of documents that are made from the code: `make docs`.
-
-They are the table of stages in ``docs/running.md``, that of layouts in ``docs/data.md``, and the picture of the DAG
-(:mod:`pipeline.stage_picture`). References are made when the site is built (:mod:`pipeline.pages`).
-"""
+"""Write the table of stages in ``docs/running.md`` and that of layouts in ``docs/data.md``: `make docs`."""
 
 import argparse
 import re
@@ -13,7 +9,6 @@ import yaml
 
 from keycontrast.files import atomic_file
 from pipeline.pages import ROOT, table_cell
-from pipeline.stage_picture import stage_picture
 from stages.ingest.layouts import LAYOUTS, Layout
 
 
@@ -22,8 +17,7 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     docs = Path("docs")
     dvc = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))
     stages, layouts = docs / "running.md", docs / "data.md"
-    return {docs / "img" / "dag.svg": stage_picture(root),
-            stages: _with_table((root / stages).read_text(encoding="utf-8"), "stages", stage_table(dvc)),
+    return {stages: _with_table((root / stages).read_text(encoding="utf-8"), "stages", stage_table(dvc)),
             layouts: _with_table((root / layouts).read_text(encoding="utf-8"), "layouts", layout_table())}
 
 

@@ -48,13 +48,6 @@ class Subject:
     text_id: int | None     # None for a new text
     origin: list[str]   # sentences that say where tokens and IDF come from
 
-    @property
-    def name(self) -> str:
-        """How the text is called in headings."""
-        if self.text_id is not None and self.dataset is not None:
-            return f"Text {self.text_id} of {self.dataset.name}"
-        return "New text"
-
 
 def show(argument: str, dataset: str | None, method: str | None, as_text: bool, console: Console,
          threshold: float | None = None, stop_words: Sequence[str] = ()) -> None:
@@ -62,9 +55,6 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     # Outside a project a text is read with the defaults; what a file there says, though it be wrong, is never left out.
     inside = PARAMS.exists()
     params = load_params() if inside else parse_params({"recipe": "defaults", "datasets": {}}, "defaults")
-    if dataset in params.datasets and dataset not in params.keywords.datasets:
-        raise InputError(f"--dataset {dataset}: keywords.datasets does not name it, so its texts have none to explain. "
-                         f"Name it there, or leave out --dataset.")
     is_id = not as_text and re.fullmatch(r"[0-9]{1,18}", argument) is not None
     subject = stored_text(int(argument), dataset) if is_id else new_text(argument, dataset, params)
     if not inside:
@@ -80,13 +70,15 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
         ranking = replace(ranking, chunks="annotated") if hasattr(ranking, "chunks") else ranking
     found = explain(tokens, ranking, settings.phrases, method=by.name, idf=idf, kw_lemma=params.keywords.kw_lemma,
                     choice=Choice(threshold=threshold, stop_words=stops))
-    console.print(Text(printable(subject.name), style="bold"))
+    stored = subject.text_id is not None and subject.dataset is not None
+    name = f"Text {subject.text_id} of {subject.dataset.name}" if stored else "New text"  # type: ignore[union-attr]
+    console.print(Text(printable(name), style="bold"))
     console.print(Text(printable(subject.text)))
     for sentence in subject.origin:
         console.print(Text(sentence, style="dim"))
     print_explanation(found, console)
-    if subject.text_id is not None:
-        _print_stored(subject, found, named_by, by, method, console)
+    if stored:
+        _print_stored(subject, found, by, method, console)
     elif method is None and idf is not None and named_by.needs_pairs:
         _print_scored(subject, named_by, idf, console)
 
@@ -158,8 +150,8 @@ def _chosen(row: Mapping[str, Any]) -> str:
     return f"{printable(row['keyword'])} (by {row['method']}{score})"
 
 
-def _print_stored(subject: Subject, found: Explanation, named_by: KeywordMethod, by: KeywordMethod,
-                  method: str | None, console: Console) -> None:
+def _print_stored(subject: Subject, found: Explanation, by: KeywordMethod, method: str | None,
+                  console: Console) -> None:
     """Print what table ``keywords`` holds of the text, and why that may be another keyword."""
     assert subject.dataset is not None and subject.text_id is not None
     path = subject.dataset.table("keywords")
@@ -177,16 +169,14 @@ def _print_stored(subject: Subject, found: Explanation, named_by: KeywordMethod,
         scores = f" {_scores(subject, kind)}" if METHODS[kind].needs_pairs else ""
         said = f"That keyword comes from {kind}, not from {by.title}: the ranking above did not choose it.{scores}"
     elif kind == "idf":
-        missing = "no phrase was ranked" if named_by.ranks_phrases else f"{named_by.name} says nothing of this text"
-        said = f"That is a fall-back: {missing}, so the word of highest IDF was taken."
+        said = "That is a fall-back: the method chose none, so the word of highest IDF was taken."
     elif kind == "none":
         said = f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster."
     elif stored["keyword"] == found.keyword:
         return
-    elif method is not None:
-        said = "It differs from the choice above, which was ranked by another method (--method)."
     else:
-        said = ("It differs from the choice above: the table was made with other params or tokens. Run `keycontrast "
+        said = ("It differs from the choice above, which was ranked by another method (--method)." if method else
+                "It differs from the choice above: the table was made with other params or tokens. Run `keycontrast "
                 "run`.")
     console.print(Text(said))
 

@@ -1,16 +1,13 @@
-"""What other programs read: a graph of a data set, its items with their texts, and a trained model, each whole.
+"""``keycontrast export``: a graph as GraphML, a data set as Parquet files, or a trained model, for other programs.
 
-The graph is GraphML, which networkx, Gephi, igraph and Cytoscape read. Nodes are named by their keyword. An
-edge of HCL's graph points the way that messages go: its target receives from its source. A data set is a Parquet file
-per split, for `datasets.load_dataset(FOLDER)` or pandas. Data sets and models have a card as the Hugging Face hub reads
-it.
+An edge of HCL's graph points the way that messages go: its target receives from its source. Data sets and models have a
+card in the form of the Hugging Face hub.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +54,6 @@ _MEANING = {"example_id": "number of the item; stable for the same files and par
             "references": "all outputs, the target first", "text": "the text", "label": "its class"}
 _TASKS = {"labelled": ["text-classification"], "texts": [], "stories": ["text-generation"],
           "dialogue": ["text-generation"]}
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"),
-          (10_000_000, "1M<n<10M"))
 _MARK = "---\n"
 _BUNDLED = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -77,19 +72,15 @@ def export_graph(file: Path, dataset: str | None, signed: bool, keyword: str | N
         nodes, edges, replaced = _write_graphml(temporary, graph, ids)
     console.print(Text(f"{file}: {nodes:,} keywords, {edges:,} edges of {graph.paths.name}"), soft_wrap=True)
     if replaced:
-        console.print(Text(f"{replaced:,} keywords hold control characters that XML forbids; U+FFFD stands in "
-                           f"their place."), soft_wrap=True)
+        console.print(Text(f"{replaced:,} keywords have control characters that XML forbids; U+FFFD replaces them."),
+                      soft_wrap=True)
 
 
 def _write_graphml(file: Path, graph: Graph, ids: pa.Array | None) -> tuple[int, int, int]:
-    """Write nodes and edges of ``graph``, only those among ``ids`` if given, in the order of the tables.
-
-    A pair of keywords has one edge in a direction, so that no two are parallel. Returns the numbers of nodes, of edges,
-    and of keywords in which characters were replaced.
-    """
+    """Write the nodes ``ids``, or all, and their edges; return the numbers of nodes, edges and replaced keywords."""
     import networkx as nx
 
-    made: nx.Graph = nx.DiGraph() if graph.signed else nx.Graph()
+    result: nx.Graph = nx.DiGraph() if graph.signed else nx.Graph()
     nodes, edges = graph.schemas
     names: dict[int, str] = {}
     replaced = 0
@@ -97,12 +88,12 @@ def _write_graphml(file: Path, graph: Graph, ids: pa.Array | None) -> tuple[int,
         node, keyword = row.pop("node_id"), row.pop("keyword")
         name = xml_text(keyword)
         replaced += name != keyword
-        names[node] = f"{name} ({node})" if name in made else name     # two may differ in what was replaced alone
-        made.add_node(names[node], **row)
-    made.add_edges_from((names[row.pop("source")], names[row.pop("target")], row)
-                        for row in _rows(graph, edges, ids, ("target", "source")))
-    nx.write_graphml(made, file)
-    return len(names), made.number_of_edges(), replaced
+        names[node] = f"{name} ({node})" if name in result else name     # two may differ only where it was replaced
+        result.add_node(names[node], **row)
+    result.add_edges_from((names[row.pop("source")], names[row.pop("target")], row)
+                          for row in _rows(graph, edges, ids, ("target", "source")))
+    nx.write_graphml(result, file)
+    return len(names), result.number_of_edges(), replaced
 
 
 def _rows(graph: Graph, schema: TableSchema, ids: pa.Array | None, ends: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -115,11 +106,11 @@ def _rows(graph: Graph, schema: TableSchema, ids: pa.Array | None, ends: Sequenc
 # Data sets
 
 def export_data_set(params: Params, folder: Path, dataset: str | None, licence: str | None, console: Console) -> None:
-    """Write the items of a data set with their texts, and a card, into ``folder``, which must be empty or not there."""
+    """Write the items of a data set with their texts, and a card, into a new or empty ``folder``."""
     paths = dataset_with("examples", dataset)
     if paths.name not in params.datasets:
-        raise InputError(f"--dataset {paths.name}: params.yaml does not name it any more, so nothing is known of where "
-                         f"it came from. Go back to its recipe with `keycontrast use`.")
+        raise InputError(f"--dataset {paths.name}: not in params.yaml, so its source is unknown. Go back to its recipe "
+                         f"with `keycontrast use`.")
     with _empty_folder(folder) as unfinished:
         rows = {split: count for split in SPLITS if (count := _write(paths, split, unfinished / f"{split}.parquet"))}
         (unfinished / "README.md").write_text(_data_card(params, paths, rows, licence), encoding="utf-8")
@@ -130,12 +121,12 @@ def export_data_set(params: Params, folder: Path, dataset: str | None, licence: 
 
 def _empty_folder(folder: Path) -> AbstractContextManager[Path]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: is there already. Name a folder that is not, or empty this one.")
+        raise InputError(f"{folder}: exists already. Name another folder, or empty this one.")
     return atomic_folder(folder)
 
 
 def _write(paths: DatasetPaths, split: str, file: Path) -> int:
-    """Write the items of a split with their texts, batch by batch; return how many they are; of none, no file."""
+    """Write the items of a split with their texts, batch by batch, unless there are none; return their number."""
     names = column_names(paths.table("examples"))
     query = _PAIRS if "source_id" in names else _SINGLE.format(label=", e.label" if "label" in names else "")
     count = 0
@@ -159,12 +150,11 @@ def _write(paths: DatasetPaths, split: str, file: Path) -> int:
 
 
 def _data_card(params: Params, paths: DatasetPaths, rows: Mapping[str, int], licence: str | None) -> str:
-    """Return the card of a data set: what it holds, what was not taken and why, and where it comes from."""
-    asked, name, total = params.datasets[paths.name], paths.name, sum(rows.values())
+    """Return the card of a data set: splits, columns, rejected rows with the reasons, and source files."""
+    asked, name = params.datasets[paths.name], paths.name
     counts = json.loads(paths.metrics("ingest").read_text(encoding="utf-8"))["rows"]
     data = DatasetCardData(
         language=asked.language, license=licence, pretty_name=name,
-        size_categories=next((label for bound, label in _SIZES if total < bound), "n>10M"),
         task_categories=_TASKS.get(structure_of(asked.layout), ["sentence-similarity", "text-generation"]) or None,
         configs=[{"config_name": "default", "data_files": [
             {"split": split, "path": f"{split}.parquet"} for split in rows]}])
@@ -172,11 +162,11 @@ def _data_card(params: Params, paths: DatasetPaths, rows: Mapping[str, int], lic
     written = ("example_id", "source", "target", "negative", "references") if "source_id" in names else (
         "example_id", "text", *(["label"] if "label" in names else []))
     refused = [(escaped(reason), f"{count:,}") for reason, count in sorted(counts["not_taken_by_reason"].items())]
-    lines = [f"# {escaped(name)}", "", f"Items of layout `{asked.layout}`, as stage `ingest` of Keycontrast took them.",
+    lines = [f"# {escaped(name)}", "", f"Items of layout `{asked.layout}`, by stage `ingest` of Keycontrast.",
              "", *table(("split", "items"), [(split, f"{count:,}") for split, count in rows.items()]), "",
              *table(("column", "meaning"), [(f"`{column}`", _MEANING[column]) for column in written], left=2), "",
-             "## Rows that were not taken", "", f"{counts['read']:,} rows were read and {counts['taken']:,} taken.",
-             *(["", *table(("reason", "rows"), refused)] if refused else []), "", "## Where it comes from", "",
+             "## Rejected rows", "", f"{counts['read']:,} rows were read and {counts['taken']:,} taken.",
+             *(["", *table(("reason", "rows"), refused)] if refused else []), "", "## Source", "",
              *(f"- {escaped(file)}, SHA-256 `{sha256_of(path)}`" for file, path in data_files(asked)),
              f"- Seed {params.seed}; hash of the params: `{stage_hash(params.plain(), 'ingest', name)}` (recipe "
              f"`{params.recipe}`)", *_no_licence(licence, "the files above")]
@@ -192,22 +182,19 @@ def _no_licence(licence: str | None, depends: str) -> list[str]:
 
 def export_model(params: Params, name: str, folder: Path, console: Console, seed: int | None = None,
                  licence: str | None = None) -> None:
-    """Write model ``name``, of its first seed by default, into ``folder``, with a card, and say what it is."""
+    """Write model ``name``, of its first seed by default, with a card into a new or empty ``folder``."""
     track = track_of_model(params, name)
     paths = ModelPaths(name, seed_of(name, params.model_seeds(name), seed))
     with _empty_folder(folder) as unfinished:
-        said = import_module(f"stages.tracks.{track.name}.export").exported(params, paths, unfinished, folder)
+        description = import_module(f"stages.tracks.{track.name}.export").exported(params, paths, unfinished, folder)
         _write_model_card(params, track, paths, unfinished, licence)
         for file in filter(Path.is_file, unfinished.rglob("*")):
-            file.chmod(0o644)   # the libraries that write weights differ in it
-    console.print(Text(printable(f"{folder}: {said}", keep="\n")), soft_wrap=True)
+            file.chmod(0o644)   # libraries write weights with different modes
+    console.print(Text(printable(f"{folder}: {description}", keep="\n")), soft_wrap=True)
 
 
 def _write_model_card(params: Params, track: Track, paths: ModelPaths, folder: Path, licence: str | None) -> None:
-    """Write ``README.md`` of an exported model: licence, base model, figures of its runs, hash of the params.
-
-    It is the card that the track exported, or else the training wrote beside its weights, with what is known since.
-    """
+    """Complete the card from the export or the training: licence, base model, metrics of runs, hash of the params."""
     own = folder / "README.md"
     written = (own if own.exists() else paths.weights / "README.md").read_text(encoding="utf-8")
     head, body = written.removeprefix(_MARK).split(_MARK, 1) if written.startswith(_MARK) else ("", written)
@@ -222,13 +209,9 @@ def _write_model_card(params: Params, track: Track, paths: ModelPaths, folder: P
         library_name=known.get("library_name", "keycontrast"), pipeline_tag=task, tags=["keycontrast", track.name],
         model_name=paths.name if results else None, eval_results=results or None)
     fingerprint = stage_hash(params.plain(), track.trained_by, paths.name, paths.seed)
-    lines = ["", "## How it came about", "", f"- Seed {paths.seed}; hash of the params that it was trained with: "
-             f"`{fingerprint}` (recipe `{params.recipe}`)"]
-    for run, found in groupby(results, lambda one: one.dataset_config):
-        figures = list(found)
-        lines.append(f"- Run `{run}`, {len(figures)} figures of the {figures[0].dataset_split} split in the head of "
-                     f"this card")
-    lines += _no_licence(licence, "the texts that it was trained on and on what it began from")
+    lines = ["", "## Training", "", f"- Seed {paths.seed}; hash of its params: `{fingerprint}` (recipe "
+             f"`{params.recipe}`)"]
+    lines += _no_licence(licence, "the training texts and on the model that it started from")
     own.write_text(f"{_MARK}{data.to_yaml()}\n{_MARK}{body.rstrip()}\n" + "\n".join(lines) + "\n", encoding="utf-8")
     if (folder / DIGESTS_FILE).exists():
         seal(folder)
@@ -239,8 +222,8 @@ def _results(params: Params, track: Track, paths: ModelPaths, task: str) -> Iter
     for run, entry in track.runs(params).items():
         file = RunPaths(run, paths.seed).metrics
         if entry.model == paths.name and file.exists():
-            found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            for metric, value in found["run"].items():
+            content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            for metric, value in content["run"].items():
                 yield EvalResult(task_type=task, dataset_type=name, dataset_name=name, dataset_config=run,
-                                 dataset_split=found["settings"].get("split", "test"), metric_type=metric,
+                                 dataset_split=content["settings"].get("split", "test"), metric_type=metric,
                                  metric_value=value)

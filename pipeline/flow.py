@@ -1,4 +1,4 @@
-"""DVC's DAG as a Prefect flow: DVC decides what is out of date and stores; Prefect orders, retries and records."""
+"""DVC's DAG as a Prefect flow: DVC decides what runs and stores outs; Prefect orders, retries and records."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ from pipeline.worker import BEGUN, StageCrash, StageFailure, Workers, log_path
 HOME = Path(".keycontrast", "prefect")
 DATABASE, SERVER_LOG = HOME / "prefect.db", HOME / "server.log"
 _API_URL = "PREFECT_API_URL"
-# Those of a person who names a server of their own win over these.
+# A person's own settings take precedence if they name a server of their own.
 _SETTINGS = {"PREFECT_LOGGING_LEVEL": "INFO", "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
              "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore", "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
              "PREFECT_SERVER_UI_ENABLED": "false", "DO_NOT_TRACK": "1"}
@@ -31,17 +31,14 @@ _LOGGED_CHARACTERS = 100_000
 
 @dataclass
 class Session:
-    """What the tasks of one flow share; `gpus` has each GPU once for every stage that may share it.
-
-    A parallel stage takes `processes` GPUs; `outcomes` are ``cached``, ``done`` or ``failed``.
-    """
+    """State that the tasks of a flow share; `outcomes` are ``cached``, ``done`` or ``failed``."""
 
     dag: Dag
     workers: Workers
     show: Any
     at_once: int = 2
-    gpus: list[str] = field(default_factory=list)
-    processes: int = 1
+    gpus: list[str] = field(default_factory=list)   # each once for every stage that may share it
+    processes: int = 1  # GPUs of a parallel stage
     forced: frozenset[str] = frozenset()
     outcomes: dict[str, str] = field(default_factory=dict)
     failures: dict[str, StageFailure] = field(default_factory=dict)
@@ -51,7 +48,7 @@ class Session:
 
     @contextmanager
     def place(self, node: StageNode) -> Iterator[list[str]]:
-        """Wait until ``node`` may run, and yield its GPUs; all are taken under one lock."""
+        """Wait until ``node`` may run, and yield its GPUs."""
         needed = (self.processes if node.parallel else 1) if node.gpu and self.gpus else 0
         with self._changed:
             self._changed.wait_for(lambda: self.workers.stopped or (
@@ -69,7 +66,7 @@ class Session:
                 self._changed.notify_all()
 
     def interrupt(self, *_: object) -> None:
-        """End the stages that run, as a signal asks; no other begins, so that the flow ends."""
+        """End the running stages on a signal; no other starts, so that the flow ends."""
         if self.workers.stopped:
             raise KeyboardInterrupt
         self.show.interrupted()
@@ -79,30 +76,25 @@ class Session:
 
 
 def run_flow(session: Session, say: Callable[[str], None]) -> None:
-    """Bring the stages of ``session`` up to date, each as soon as what it reads is there.
-
-    Raises:
-        InputError: Prefect cannot be used; what is done is kept.
-        KeyboardInterrupt: a signal asked for the end.
-    """
+    """Bring the stages of ``session`` up to date, each as soon as its inputs are; a signal raises KeyboardInterrupt."""
     try:
         with _server(_set_environment(), say):
             _run(session)
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"Prefect: {error}. What is done is kept; give the same command again, or `dvc repro`, "
+        raise InputError(f"Prefect: {error}. Finished stages are kept; run the same command again, or `dvc repro`, "
                          f"which needs no Prefect.") from error
     if session.workers.stopped:
         raise KeyboardInterrupt
 
 
 def _set_environment() -> socket.socket | None:
-    """Set Prefect's settings, which it reads as it is imported; return a socket for a server of our own."""
+    """Set Prefect's settings before it is imported; return a socket for a server of our own."""
     if os.environ.get(_API_URL):
         os.environ |= {name: value for name, value in _SETTINGS.items() if name not in os.environ}
         return None
-    for name in list(os.environ):  # a proxy would be asked for a server on this machine
+    for name in list(os.environ):  # a proxy cannot reach a server on this machine
         if name.startswith("PREFECT_") or name.lower().endswith("_proxy"):
             del os.environ[name]
     listener = socket.socket()
@@ -121,8 +113,8 @@ def _server(listener: socket.socket | None, say: Callable[[str], None]) -> Itera
     server, thread = _start(listener)
     if not server.started and DATABASE.exists():
         aside = HOME.rename(f"{HOME}-{time.strftime('%Y%m%d-%H%M%S')}")
-        say(f"Prefect cannot use {DATABASE}, of another version or damaged: set aside in {aside}. Only the record of "
-            f"earlier runs was in it.")
+        say(f"Prefect cannot use {DATABASE}, of another version or damaged: set aside in {aside}. It held only the "
+            f"record of earlier runs.")
         server, thread = _start(listener)
     if not server.started:
         where = f" Its messages are in {SERVER_LOG}." if SERVER_LOG.exists() else ""
@@ -145,7 +137,7 @@ def _start(listener: socket.socket) -> tuple[Any, threading.Thread]:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [logging.FileHandler(SERVER_LOG, "w", delay=True)], False
         logger.setLevel(logging.ERROR)
-    # The marks that Prefect's own temporary server carries: no scheduler, no late-run watch.
+    # As Prefect's own temporary server: no scheduler, no watch for late runs.
     app = create_app(ephemeral=True, final=True, ignore_cache=True)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on",
                                            timeout_graceful_shutdown=_STOP_SECONDS))
@@ -173,14 +165,14 @@ def _run(session: Session) -> None:
             session.outcomes[run.name], session.failures[run.name] = "failed", failure
             session.show.ended(run.name, "failed", str(failure))
 
-    def bring_up_to_date(node: StageNode) -> Any:  # Prefect would look through a session for futures, as it changes
+    def bring_up_to_date(node: StageNode) -> Any:  # Prefect would search a session among its arguments for futures
         return _bring_up_to_date(session, node)
 
     runner: Any = ThreadPoolTaskRunner(max_workers=len(session.dag))
 
     @flow(name="reproduce", description="Bring every artifact up to date.", task_runner=runner)
     def reproduce() -> None:
-        # Here, since Prefect has a handler of its own for a flow, which would wait for the stages that run.
+        # Prefect's own handler for a flow would wait for the running stages.
         handlers = {number: signal.signal(number, session.interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         futures: dict[str, Any] = {}
         for node in session.dag.values():
@@ -197,13 +189,13 @@ def _run(session: Session) -> None:
     try:
         reproduce()
     finally:
-        # Events that wait when the server ends would be tried ten times each as Python exits.
+        # Events left when the server ends would be retried ten times each as Python exits.
         logging.getLogger(EventsWorker.__name__).setLevel(logging.ERROR)
         EventsWorker.drain_all(timeout=_DELIVERY_SECONDS, at_exit=False)
 
 
 def _bring_up_to_date(session: Session, node: StageNode) -> Any:
-    """Bring one stage instance up to date, and leave links, duration and metrics with its task run."""
+    """Bring one stage instance up to date, and record links, duration and metrics with its task run."""
     from prefect import get_run_logger
     from prefect.states import Completed
 
@@ -214,8 +206,9 @@ def _bring_up_to_date(session: Session, node: StageNode) -> Any:
         return Completed(name="Cached", message="up to date")
     if node.foreign and node.name not in session.forced and not (BEGUN / node.name).exists():
         raise StageFailure(
-            f"{', '.join(node.foreign)}: neither dvc.lock nor DVC's cache has these bytes; copied back from another "
-            f"machine? `dvc commit {node.name}` takes them, `keycontrast run {node.name} --force` makes them anew.")
+            f"{', '.join(node.foreign)}: neither dvc.lock nor DVC's cache has these bytes. If they were copied from "
+            f"another machine, `dvc commit {node.name}` takes them; `keycontrast run {node.name} --force` makes new "
+            f"ones.")
     with session.place(node) as gpus:
         began = time.monotonic()
         session.show.started(node.name, node.description)
@@ -224,7 +217,7 @@ def _bring_up_to_date(session: Session, node: StageNode) -> Any:
         finally:
             if (log := log_path(node.name)).exists():
                 get_run_logger().info(log.read_text(encoding="utf-8", errors="replace")[-_LOGGED_CHARACTERS:])
-        session.outcomes[node.name] = "done" if changed else "cached"  # within its place: the next are judged by it
+        session.outcomes[node.name] = "done" if changed else "cached"  # before the next stage starts
     session.show.ended(node.name, session.outcomes[node.name])
     if not changed:
         return Completed(name="Cached", message="its inputs were made again with the same content")
@@ -233,7 +226,7 @@ def _bring_up_to_date(session: Session, node: StageNode) -> Any:
 
 
 def _leave_artifacts(node: StageNode, seconds: float) -> None:
-    """Leave links to what a stage made, its duration and its metrics in Prefect's interface."""
+    """Record links to the outs of a stage, its duration and its metrics in Prefect."""
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
     key = re.sub("[^a-z0-9]+", "-", node.name.lower()).strip("-")  # Prefect takes no other characters

@@ -1,7 +1,6 @@
 """Shows any artifact: first its rows, and on request the meaning of its columns and its provenance."""
 
 import json
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -109,18 +108,13 @@ def _show_json(path: Path, console: Console) -> None:
 
 
 def _show_lines(path: Path, console: Console, rows: int) -> None:
-    if path.suffix == ".csv":
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-        head, count = frame.head(rows), len(frame)
-    else:
-        with path.open(encoding="utf-8") as handle:
-            lines = list(islice(handle, rows))
-        try:
-            head = pd.DataFrame([json.loads(line) for line in lines], dtype=object)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}: one of the first {len(lines)} lines is not valid JSON ({error}).") from error
-        count = sum(1 for _ in path.open("rb"))
-    print_rows(list(head), head.to_numpy().tolist(), console, f"First {len(head):,} of {count:,} rows")
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False) if path.suffix == ".csv" else pd.DataFrame(
+            [json.loads(line) for line in path.read_bytes().splitlines()], dtype=object)
+    except ValueError as error:
+        raise InputError(f"{path}: a line is not valid {path.suffix[1:].upper()} ({error}).") from error
+    head = frame.head(rows)
+    print_rows(list(head), head.to_numpy().tolist(), console, f"First {len(head):,} of {len(frame):,} rows")
 
 
 def _show_folder(path: Path, console: Console) -> None:

@@ -1,6 +1,6 @@
-"""Human evaluation: blinded sheets for raters, and the filled sheets read back with means, agreement and tests.
+"""Human evaluation: blinded sheets for raters, and means, agreement and tests of the filled sheets.
 
-A sheet has the items that all systems share, shuffled for each rater; the key tells which system wrote what.
+A sheet has the items that all systems share, shuffled for each rater; the key has the system of each output.
 """
 
 import csv
@@ -43,11 +43,10 @@ _SHOWN = 40
 _SCORES = ["example_id", "run", "rater", "criterion", "score"]
 KEY, SHEETS = "key.json", "sheets"
 COLUMNS = ["item", "position", "source", "output"]
-REFERENCE = "human reference"   # no run can have this name: their names have no spaces
+REFERENCE = "human reference"   # names of runs have no spaces
 NO_OUTPUT = "(no output)"
-# First letters of formulas in spreadsheets, also in full width.
-_FORMULA = frozenset("=+-@＝＋－＠")
-# The papers name their criteria and do not define them: the wording is ours.
+_FORMULA = frozenset("=+-@＝＋－＠")     # first letters of formulas in spreadsheets
+# The papers name their criteria and do not define them: these definitions are ours.
 _MEANINGS = {
     "fluency": "Is the output well formed: grammatical, natural, complete? Ignore its content.",
     "meaningfulness": "Does the output make sense for its source: is it on the topic and sensible?",
@@ -88,7 +87,7 @@ SCALES = {"generate_hcl": (1, 3, ("fluency", "meaningfulness", "differential")),
 
 def write_sheets(runs: Sequence[str], out: Path, console: Console, items: int = 100, raters: int = 3,
                  per_item: int = 3, references: bool = False, seed: int = 13) -> None:
-    """Write the sheets and instructions into ``out/sheets``, for raters, and the key into ``out``, not for raters."""
+    """Write the sheets and instructions into ``out/sheets``, and the key, which raters must not see, into ``out``."""
     files = {run: _predictions(run) for run in runs}
     stages = {str(read_metadata(path).get("stage")).partition("@")[0] for path in files.values()}
     if len(stages) > 1 or not stages <= set(SCALES) or len(files) < len(runs):
@@ -128,10 +127,10 @@ def _predictions(run: str) -> Path:
 
 
 def shared_outputs(predictions: Mapping[str, pd.DataFrame], references: bool = False) -> tuple[pd.Series, pd.DataFrame]:
-    """Return the source and each system's first output (a column per system) of the items that all systems share.
+    """Return the sources of the items that all systems share, and the first output of each system in a column.
 
-    With ``references`` the first reference is one more system, in lower case if all outputs are: capitals would give
-    it away. Sources that differ are an InputError.
+    With ``references`` the first reference is one more system, in lower case if all outputs are, so that raters cannot
+    recognise it.
     """
     first = {run: table[table["sample"] == 0].set_index("example_id") for run, table in predictions.items()}
     sources, outputs = (pd.concat({run: table[column] for run, table in first.items()}, axis=1, join="inner")
@@ -150,10 +149,9 @@ def shared_outputs(predictions: Mapping[str, pd.DataFrame], references: bool = F
 
 
 def make_sheets(sources: pd.Series, outputs: pd.DataFrame, design: Design, seed: int) -> pd.DataFrame:
-    """Return the rows of all sheets: rater, item, position, example_id, run, source, output.
+    """Return the rows of all sheets; items and outputs are shuffled for each rater.
 
-    A rater of an item judges the outputs of all systems for it, so that paired tests are free of differences between
-    raters. Orders of items and of outputs are drawn for each rater.
+    A rater of an item judges the outputs of all systems for it, so that raters cancel out in paired tests.
     """
     names = sorted(outputs)
     drawn = generator(seed, "judgement", "items").permutation(np.sort(sources.index))[:design.items]
@@ -176,7 +174,7 @@ def assigned(items: Sequence[int], design: Design, seed: int) -> list[list[int]]
     shares: list[list[int]] = [[] for _ in range(design.raters)]
     draw = generator(seed, "judgement", "raters")
     for item in items:
-        # The least loaded first, ties as drawn: all pairs of raters come to share items.
+        # The least loaded rater first, ties at random: all pairs of raters share items.
         order = np.lexsort((draw.random(design.raters), loads))[:design.per_item]
         loads[order] += 1
         for rater in order:
@@ -185,7 +183,7 @@ def assigned(items: Sequence[int], design: Design, seed: int) -> list[list[int]]
 
 
 def as_csv(sheet: pd.DataFrame, criteria: Sequence[str]) -> bytes:
-    """Return a sheet with empty cells for ``criteria``, in UTF-8 with the byte-order mark that spreadsheets need."""
+    """Return a sheet with empty cells for ``criteria``, with the byte-order mark that spreadsheets need."""
     table = sheet[COLUMNS].assign(**dict.fromkeys(criteria, ""))
     table[["source", "output"]] = table[["source", "output"]].map(harmless)
     text: str = table.to_csv(index=False, lineterminator="\r\n")
@@ -193,28 +191,28 @@ def as_csv(sheet: pd.DataFrame, criteria: Sequence[str]) -> bytes:
 
 
 def harmless(text: str) -> str:
-    """Return ``text`` on one line, with an apostrophe before what a spreadsheet would compute."""
+    """Return ``text`` on one line, with an apostrophe before a formula."""
     plain = "".join(" " if unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter for letter in text)
     return f"'{plain}" if plain.strip()[:1] in _FORMULA and plain.strip() else plain
 
 
 def text_digest(source: str, output: str) -> str:
-    """Return a digest of the letters and digits of a row's texts; spreadsheets alter the rest."""
+    """Return a digest of the letters and digits of a row's texts; spreadsheets may alter the rest."""
     plain = ["".join(letter for letter in text.casefold() if letter.isalnum()) for text in (source, output)]
     return hashlib.sha256("\n".join(plain).encode(errors="replace")).hexdigest()[:16]
 
 
-def write_results(folder: Path, console: Console, partial: bool = False, weights: str = "none") -> None:
-    """Print the results of the sheets below ``folder``; write them there, and the scores, as results.md and a table."""
+def write_results(folder: Path, console: Console, partial: bool = False) -> None:
+    """Print the results of the sheets below ``folder``, and write them and the scores there."""
     try:
         key = json.loads((folder / KEY).read_text(encoding="utf-8"))
         rows, design = pd.DataFrame(key["rows"]), Design(**key["design"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder / KEY}: not the key that `keycontrast judge sheets` wrote ({error}). Name its "
-                         f"folder, and put the original key back.") from error
+                         f"folder, and restore the original key.") from error
     judgements = read_judgements(folder / SHEETS, rows, design, partial)
     cells = len(rows) * len(design.criteria)
-    page = results_page(judgements, design, cells, weights)
+    page = results_page(judgements, design, cells)
     write_table(folder / "judgements.parquet", JUDGEMENTS, judgements, Provenance(
         "judge", sha256_of(folder / KEY), counts={"cells": cells, "missing": cells - len(judgements)}))
     with atomic_file(folder / "results.md") as temporary:
@@ -223,7 +221,7 @@ def write_results(folder: Path, console: Console, partial: bool = False, weights
 
 
 def read_judgements(folder: Path, key: pd.DataFrame, design: Design, partial: bool) -> pd.DataFrame:
-    """Return the scores; all problems, without ``partial`` also empty cells and missing sheets, are one InputError."""
+    """Return the scores; one error lists all problems, which include empty cells unless ``partial``."""
     paths = {rater: folder / f"{rater}.csv" for rater in key["rater"].unique()}
     problems: list[str] = []
     gaps = [f"{path}: missing. Put the filled sheet back under this name." for path in paths.values()
@@ -278,7 +276,7 @@ def levels(judgements: pd.DataFrame) -> pd.DataFrame:
     return means.groupby(["run", "criterion"]).agg(mean="mean", sd="std", items="size").reset_index()
 
 
-def agreement(judgements: pd.DataFrame, design: Design, weights: str = "none") -> pd.DataFrame:
+def agreement(judgements: pd.DataFrame, design: Design) -> pd.DataFrame:
     """Return a column per criterion: Fleiss' kappa, Cohen's kappas of every two raters; NaN where undefined."""
     from sklearn.metrics import cohen_kappa_score  # slow to import
 
@@ -292,7 +290,7 @@ def agreement(judgements: pd.DataFrame, design: Design, weights: str = "none") -
             both = scores[list(raters)].dropna().astype(int)
             if len(both):
                 pairs[" ".join(raters)] = float("nan") if both.stack().nunique() == 1 else cohen_kappa_score(
-                    *both.to_numpy().T, labels=points, weights=None if weights == "none" else weights)
+                    *both.to_numpy().T, labels=points)
         columns[criterion] = pd.Series({"Fleiss": fleiss_kappa(counts), "outputs": len(counts),
                                         "mean of Cohen": pd.Series(pairs, dtype=float).mean(), **pairs}, dtype=object)
     return pd.DataFrame(columns)
@@ -301,7 +299,7 @@ def agreement(judgements: pd.DataFrame, design: Design, weights: str = "none") -
 def fleiss_kappa(counts: np.ndarray) -> float:
     """Return (mean P - Pe) / (1 - Pe), with P_i = (sum_c n_ic^2 - n) / (n (n - 1)) and Pe = sum_c p_c^2.
 
-    ``counts`` (N, C): how many of n raters put item i into category c. NaN if all ratings are one category, or n < 2.
+    ``counts`` (N, C) has the number of raters, of n, that chose category c for item i. NaN if all agree or n < 2.
     """
     n = counts.sum(axis=1).max(initial=0)
     expected = float(((counts.sum(axis=0) / max(counts.sum(), 1)) ** 2).sum())
@@ -326,16 +324,16 @@ def paired_tests(judgements: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["criterion", "first", "second", "items", "difference", "t", "p"])
 
 
-def results_page(judgements: pd.DataFrame, design: Design, cells: int, weights: str) -> str:
+def results_page(judgements: pd.DataFrame, design: Design, cells: int) -> str:
     """Return the means of systems, the agreement of raters and the tests as Markdown."""
     return "\n".join([
         "# Human evaluation", "", f"{design.items} items, {design.raters} raters, {design.per_item} of each item, "
         f"scores from {design.low} to {design.high}. {cells - len(judgements):,} of {cells:,} cells are empty.", "",
         "## Systems", "", "Mean and standard deviation over items of the mean over raters.", "",
         *_table(levels(judgements)), "",
-        "## Agreement", "", f"Cohen's kappa of every two raters ({weights} weights), and their mean. A kappa is "
+        "## Agreement", "", "Cohen's kappa of every two raters, and their mean. A kappa is "
         "undefined where all ratings are the same, or no output has all its raters.", "",
-        *_table(agreement(judgements, design, weights).rename_axis("kappa").reset_index()), "",
+        *_table(agreement(judgements, design).rename_axis("kappa").reset_index()), "",
         "## Differences", "", "Paired two-tailed t-test of first minus second; each p is of its comparison alone.", "",
         *_table(paired_tests(judgements)), ""])
 

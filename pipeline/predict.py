@@ -1,7 +1,6 @@
-"""Rewriting or classifying new texts with a trained run; keywords are found in them as the stages of a data set do."""
+"""``keycontrast predict``: rewrite or classify new texts, whose keywords are found as the stages find them."""
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -24,20 +23,19 @@ if TYPE_CHECKING:
     from keycontrast.ranking.selection import InverseFrequency
 
 _LOG = logger("predict")
-# Metrics of metrics.json in which a run should be ahead of copying the source, and their names.
+# Metrics in which a run should be better than copying the source, and their names.
 _AHEAD = {"corpus_bleu_4": "corpus BLEU-4", "ibleu": "iBLEU"}
-_FEW_DISTINCT = 0.5     # a smaller share of distinct outputs means that a model says the same of many texts
-_REMARKS = {"cut_words": "the model reads a part; cut off", "unknown_words": "not in the model's vocabulary"}
-_FIRST = 3      # texts whose problems are spelt out
+_FEW_DISTINCT = 0.5     # share of distinct outputs; with less, a model writes the same for many texts
+_REMARKS = {"cut_words": "cut off, since the text is too long", "unknown_words": "not in the model's vocabulary"}
+_FIRST = 3      # texts with a warning of their own
 
 
 def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None = None, samples: int | None = None,
             batch_size: int | None = None, seed: int | None = None, n: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield one plain dictionary per text: source, prediction(s), and for a model that reads keywords these.
+    """Yield a dictionary per text: source, keyword and prediction(s), or of a classifier label and probabilities.
 
-    Of a classifier: text, label, its probability, and the probabilities of all classes. A rewriting run that is poor on
-    its own items, and texts that its model cannot read whole, are warned of. None takes the run's setting, and the
-    first seed that its model has; ``n`` best outputs are of a beam of at least so many.
+    The model is loaded once. A warning names a rewriting run that is poor on its own items, and texts that its model
+    cannot read whole. None stands for the run's setting, or the first seed of its model.
     """
     track = track_of_run(params, run)
     for name, value in (("keyword", keyword), ("samples", samples), ("n", n)):
@@ -50,30 +48,25 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
         loaded = track.predictor(Asked(params, run, seed, keyword, samples, n), StageFinding(params), device)
     if not track.classifies and (poor := standing(track, run, seed)) is not None:
         _LOG.warning("%s", poor)
-    source = iter(texts)
-    strange = 0
+    source, warned = iter(texts), 0
     while batch := list(islice(source, batch_size or loaded.batch_size)):
         with computing(params.runtime):  # left before each yield, for what the caller computes in between
             lines = loaded.lines(batch)
         for line in lines:
-            if told := [f"{said}: {' '.join(line[name])}" for name, said in _REMARKS.items() if line.get(name)]:
-                strange += 1
-                if strange <= _FIRST:
-                    _LOG.warning("%r: %s", line["source"], "; ".join(told))
+            if remarks := [f"{text}: {' '.join(line[name])}" for name, text in _REMARKS.items() if line.get(name)]:
+                warned += 1
+                if warned <= _FIRST:
+                    _LOG.warning("%r: %s", line["source"], "; ".join(remarks))
             yield line
-    if strange > _FIRST:
-        _LOG.warning("%d texts are cut or hold unknown words; see cut_words and unknown_words of each line", strange)
+    if warned > _FIRST:
+        _LOG.warning("%d texts are cut or have unknown words; see cut_words and unknown_words of each line", warned)
 
 
 def standing(track: Track, run: str, seed: int) -> str | None:
-    """Return in a sentence what is wrong with a rewriting run's outputs on its evaluated items; None if nothing is.
-
-    That is: it scores below a copy of the source, half of its outputs are repetitions, or it was not evaluated.
-    """
+    """Return a warning if a rewriting run is not evaluated, scores below copying the source, or repeats itself."""
     paths = RunPaths(run, seed)
     if not (paths.metrics.exists() and paths.predictions.exists()):
-        return (f"run {run} is not evaluated, so nothing is known of how good its outputs are; `keycontrast run "
-                f"{track.evaluated_by}@{run}` does it.")
+        return f"run {run} is not evaluated; `keycontrast run {track.evaluated_by}@{run}` evaluates it."
     metrics = json.loads(paths.metrics.read_text(encoding="utf-8"))
     own, copy = metrics["run"], metrics["floors"].get("copy", {})
     found = [f"{title} {100 * own[name]:.1f}, copying the source {100 * copy[name]:.1f}"
@@ -85,34 +78,22 @@ def standing(track: Track, run: str, seed: int) -> str | None:
     return f"run {run} is poor on its {len(outputs)} evaluated items: {'; '.join(found)}." if found else None
 
 
-def print_lines(lines: Iterable[dict[str, Any]]) -> None:
-    """Write each line as JSON to standard output, at once."""
-    for line in lines:
-        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
-
-
 class StageFinding:
-    """Finds what stages find, see :class:`stages.tracks.common.track.Finding`.
-
-    Args:
-        params: in force; the data sets that are asked for must be among them.
-    """
+    """Computes for new texts what the stages compute; see :class:`stages.tracks.common.track.Finding`."""
 
     def __init__(self, params: Params) -> None:
         self.params = params
 
     def annotated(self, dataset: str) -> Callable[[pa.Table], pa.Table]:
-        """Return what gives the tokens of texts, as stage annotate does."""
+        """Return a function from texts to tokens, as in stage annotate."""
         from keycontrast.text.annotate import annotator
 
         settings = self.params.annotate
         return annotator(settings.pipeline, self.params.datasets[dataset].language, settings.clean)
 
     def keywords(self, dataset: str, device: str) -> Callable[[Sequence[str]], list[tuple[str, str]]]:
-        """Return what gives the keyword of each text and the method that found it, as stage keywords does.
-
-        The training texts of ``dataset`` give the IDF that settles ties.
+        """Return a function from texts to keywords and their methods, as in stage keywords; IDF of training texts
+        breaks ties.
         """
         from stages.keywords.choice import choose_keywords
 
@@ -134,7 +115,7 @@ class StageFinding:
         return found
 
     def written(self, dataset: str) -> Mapping[str, str]:
-        """Return how the training texts of ``dataset`` write words with capitals; where they are not here, nothing."""
+        """Return the words that training texts of ``dataset`` write with capitals; nothing if they are missing."""
         from stages.common.examples import read_examples, training_text_ids
         from stages.common.tables import read_batches
         from stages.common.text_tables import TOKENS
@@ -143,16 +124,14 @@ class StageFinding:
         paths = DatasetPaths(dataset)
         tokens, examples = paths.table("tokens"), paths.table("examples")
         if not (tokens.exists() and examples.exists()):
-            _LOG.warning("%s: the texts of data set %s are not here, so capitals are taken from each text alone",
-                         tokens, dataset)
+            _LOG.warning("%s: not found, so capitals are taken from each text alone", tokens)
             return {}
         return written_forms(read_batches(tokens, TOKENS, ["text_id", "token", "sentence_start"]),
                              training_text_ids(read_examples(examples)))
 
     def marks(self, dataset: str, which: str, device: str) -> Marker:
-        """Return what scores or marks words by attribution (``xx``), PSI (``psi_xx``), TextRank or the S-Tagger.
-
-        For ``random`` words it scores by attribution too, which says how many they are.
+        """Return a function that scores or marks words by attribution (``xx``), PSI (``psi_xx``), TextRank or the
+        S-Tagger; for ``random`` words attribution decides how many.
         """
         paths = DatasetPaths(dataset)
         if which == "s_tagger":
@@ -182,7 +161,7 @@ class StageFinding:
 
 
 def training_idf(paths: DatasetPaths) -> "InverseFrequency":
-    """Return the IDF over the texts of training examples, as the stages count it."""
+    """Return the IDF over the texts of training examples."""
     from stages.keywords.ranking_stage import training_frequency
 
     return training_frequency(paths.table("tokens"), paths.table("examples"))
@@ -193,7 +172,7 @@ Ranks = Callable[[pa.Table, pa.Table], pa.Table]
 
 
 def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", device: str) -> Ranks:
-    """Return what ranks new texts as the method does that names the keywords of a data set; ``idf`` breaks ties."""
+    """Return the ranking of new texts by the keyword method of the params; ``idf`` breaks ties."""
     from stages.common.methods import METHODS
 
     method = METHODS[params.keywords.method]
@@ -210,7 +189,7 @@ def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
     values = params.attribution.plain()
 
     def ranks(texts: pa.Table, tokens: pa.Table) -> pa.Table:
-        # rows of a forward pass are filled with repeats: no more of them than there are texts
+        # A forward pass is filled up with repeated rows.
         scorer.size = min(size, texts.num_rows)
         return pa.concat_tables(list(run(_alone(texts), Lookup.of_table("texts", texts),
                                          Lookup.of_table("tokens", tokens), scorer, ["xx"])))

@@ -1,8 +1,8 @@
-"""The records of DVC around a run: what a killed command left, what git has, and what this machine made.
+"""The records of DVC around a run: leftovers of killed commands, the committed lock, and the bytes of this machine.
 
-Another kind of processor gives weights and metrics other last digits. Then ``dvc.lock`` and metrics stay as git has
-them, and the bytes that DVC recorded here are kept in ``.keycontrast/local``, in force while a command runs.
-``keycontrast verify`` compares artifacts with these, byte by byte: DVC trusts the time and size of a file.
+Another type of processor gives weights and metrics other last digits. Then ``dvc.lock`` and metrics stay as committed,
+and those of this machine are kept in ``.keycontrast/local`` and used while a command runs. ``keycontrast verify``
+compares artifacts with them, byte by byte: DVC trusts the time and size of a file.
 """
 
 import hashlib
@@ -28,19 +28,18 @@ BEFORE = Path(".keycontrast", "lock-before-run")  # a copy while a command runs
 LOCAL = Path(".keycontrast", "local")
 _OWN, _COMMITTED, _FILES = LOCAL / "dvc.lock", LOCAL / "committed.lock", LOCAL / "files"
 _SAVED = Path(".keycontrast", "saved.lock")
-# DVC's name for what it writes or tries links with: 16 random bytes, sometimes after the name of the file.
+# DVC's temporary files: 16 random bytes, sometimes after the name of the file.
 _UNFINISHED = re.compile(r".*\.[\w-]{22}\.tmp")
 
 
 def clear_leftovers() -> Iterator[str]:
-    """Mend and remove what a killed command left; yield a sentence for each kind.
+    """Repair or remove leftovers of a killed command; yield a sentence for each kind.
 
-    A kill leaves the beginning of ``dvc.lock``. DVC waits for a holder of its own lock that is a zombie, and stops at
-    one that was cut off; it names temporary files anew each time and never looks for old ones.
+    They are a ``dvc.lock`` that is cut off, DVC's own lock, whose dead holder it waits for, and its temporary files.
     """
     if BEFORE.exists() and not _is_whole():
         copy_whole(BEFORE, LOCK)
-        yield "dvc.lock was cut off when a command was killed; it is again as it was before that command."
+        yield "dvc.lock was cut off when a command was killed; its state before that command is restored."
     lock = Path(".dvc", "tmp", "rwlock")
     content = lock.read_text(encoding="utf-8") if lock.exists() else "{}"
     holders = [int(pid) for pid in re.findall(r'"pid": (\d+)', content)]
@@ -57,7 +56,7 @@ def clear_leftovers() -> Iterator[str]:
 
 
 def _is_whole() -> bool:
-    """Tell whether ``dvc.lock`` has every stage that it had before, and no hash is cut off."""
+    """Return whether ``dvc.lock`` has every stage that it had before, and no hash is cut off."""
     try:
         stages = read_lock()
     except UnreadableLock:
@@ -67,17 +66,17 @@ def _is_whole() -> bool:
 
 
 def machine_lock(root: Path = Path()) -> dict[str, Any]:
-    """Return the stages of ``dvc.lock`` as this machine made them: :func:`read_lock`, but for the rounding."""
+    """Return the stages of ``dvc.lock`` with the hashes of this machine."""
     return stages_of((root / _OWN).read_bytes()) if _is_local(root) else read_lock(root)
 
 
 @contextmanager
 def own_lock(say: Callable[[str], None], save: bool = False) -> Iterator[None]:
-    """Put the bytes of this machine in force during the block; afterwards what is committed, unless ``save``.
+    """Use the lock and metrics of this machine during the block; then restore the committed ones, unless ``save``.
 
-    What was saved stays saved, also before it is committed.
+    A lock that was saved stays, also before it is committed.
     """
-    if LOCK.exists() and not BEFORE.exists():  # it is there if the command before was killed
+    if LOCK.exists() and not BEFORE.exists():  # it exists if the last command was killed
         copy_whole(LOCK, BEFORE)
     save = save or BEFORE.exists() and _SAVED.exists() and BEFORE.read_bytes() == _SAVED.read_bytes()
     if _is_local(Path()):
@@ -93,7 +92,7 @@ def own_lock(say: Callable[[str], None], save: bool = False) -> Iterator[None]:
 
 
 def _is_local(root: Path) -> bool:
-    """Tell whether ``dvc.lock`` is the committed one that stands for other bytes of this machine."""
+    """Return whether ``dvc.lock`` is the committed one, and this machine has other bytes."""
     return ((root / _OWN).exists() and (root / LOCK).exists()
             and (root / LOCK).read_bytes() == (root / _COMMITTED).read_bytes())
 
@@ -120,15 +119,15 @@ def _keep_committed(say: Callable[[str], None], save: bool) -> None:
     for place in (_COMMITTED, LOCK):
         place.write_bytes(committed)
     if content != known:
-        say(f"{len(changed)} of {len(after)} stages wrote other bytes from the same inputs, as another kind of "
-            f"processor does. dvc.lock and {len(files)} metrics files stay as committed, so that git has no changes; "
-            f"`keycontrast run --save` writes those of this machine.")
+        say(f"{len(changed)} of {len(after)} stages wrote other bytes from the same inputs, as another type of "
+            f"processor does. dvc.lock and {len(files)} metrics files stay as committed; `keycontrast run --save` "
+            f"writes those of this machine.")
 
 
 def differs_by_rounding(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Tell whether all stages of ``after`` had the inputs of ``before``: command, params and deps.
+    """Return whether all stages of ``after`` had the inputs of ``before``: command, params and deps.
 
-    A dep counts as the same if it was made by a stage whose own inputs are the same.
+    A dep is the same, too, if a stage with the same inputs made it.
     """
     made: set[str] = set()
     rest = {name for name in after if after[name] != before.get(name)}
@@ -153,7 +152,7 @@ def _hashes(entry: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _git(*words: str) -> bytes:
-    """Return what git answers; nothing where there is no git, or no such thing in it."""
+    """Return the output of git; nothing if git fails or is missing."""
     try:
         return subprocess.run(["git", *words], capture_output=True, check=True).stdout
     except (FileNotFoundError, subprocess.CalledProcessError):
@@ -161,13 +160,13 @@ def _git(*words: str) -> bytes:
 
 
 def copy_whole(source: Path, target: Path) -> None:
-    """Copy a file so that ``target`` is never half of it."""
+    """Copy a file atomically."""
     with atomic_file(target) as temporary:
         shutil.copyfile(source, temporary)
 
 
 def show_verified(console: Console, root: Path = Path()) -> bool:
-    """Say which files are sound and which are not; return whether all are."""
+    """Print the files that differ from ``dvc.lock``; return whether none does."""
     stages = machine_lock(root)
     if not stages:
         raise InputError("dvc.lock: names nothing yet. Make the artifacts first, with `keycontrast run`.")
@@ -182,7 +181,7 @@ def show_verified(console: Console, root: Path = Path()) -> bool:
                 continue
             what = "has other bytes than its stage has written" if here.exists() else "is not there"
             sound = kept.is_file() and digest_of(kept) == digest
-            # Where files are links into DVC's cache, what damages the one damages the other, and DVC would keep it.
+            # If files are links into DVC's cache, both are damaged, and DVC would keep the damaged one.
             again = f"Delete {kept}. " if kept.is_file() else ""
             back = (f"`dvc checkout --force {path}` brings it back" if sound else
                     f"{again}Make it again: `keycontrast run --force {name}`")
@@ -195,7 +194,7 @@ def show_verified(console: Console, root: Path = Path()) -> bool:
 
 
 def _files(out: Mapping[str, Any], cache: Path) -> Iterator[tuple[str, str]]:
-    """Yield path and digest of each file of an out; of a folder whose list the cache has not, of the folder."""
+    """Yield path and digest of each file of an out, or of a folder whose list is not in the cache."""
     path, digest = str(out["path"]), str(out.get("md5", ""))
     listing = _object(cache, digest)
     if digest.endswith(".dir") and listing.is_file() and f"{digest_of(listing)}.dir" == digest:
@@ -205,7 +204,7 @@ def _files(out: Mapping[str, Any], cache: Path) -> Iterator[tuple[str, str]]:
 
 
 def digest_of(path: Path) -> str:
-    """Return the digest that DVC gives a file, or a folder: of the list of its files, by path, with the MD5 of each."""
+    """Return DVC's digest of a file or folder; that of a folder is of the list of its files with their MD5."""
     if path.is_dir():
         files = sorted((file.relative_to(path).as_posix(), file) for file in path.rglob("*") if file.is_file())
         listing = json.dumps([{"md5": digest_of(file), "relpath": name} for name, file in files])

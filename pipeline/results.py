@@ -19,8 +19,7 @@ from stages.results.track import FEW, SCRATCH
 from stages.results.tracks import TRACKS
 
 # Of a column; the report has all metrics, and eighty columns, the width of a log, have room for a few.
-_CHARACTERS = 6
-_DIGITS = 3
+_CHARACTERS, _DIGITS = 6, 3
 _FEW_ITEMS = 50
 
 

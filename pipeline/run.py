@@ -1,12 +1,8 @@
-"""``keycontrast run``: from checked params to the last line on the screen.
-
-How long a run will take and how much disk is by what the same stage instances took here the last time they ran.
-"""
+"""``keycontrast run``: check params, estimate the time by the last runs, run the flow, show the results."""
 
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 import time
@@ -15,19 +11,17 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
-from keycontrast.errors import InputError, plain
-from pipeline.dag import Dag, out_of_date, read_dag, read_lock, resolve
+from keycontrast.errors import plain
+from pipeline.dag import Dag, out_of_date, read_dag, resolve
 from pipeline.flow import Session, run_flow
 from pipeline.records import clear_leftovers, own_lock
 from pipeline.worker import StageCrash, StageFailure, Workers, log_path
 from stages.common.distributed import check_devices, visible_gpus
-from stages.params import Params
 from stages.run.process import RECORDS
 from stages.run.processes import exclusive
 
@@ -36,7 +30,6 @@ AT_ONCE = 2  # stages, where they share no GPU
 _SIGNS = {"start": "[cyan]start  [/]", "done": "[green]done   [/]", "cached": "[green]same   [/]",
           "failed": "[red]failed [/]", "interrupted": "[yellow]interrupted[/]"}
 _SHOWN_SKIPPED = 6
-_LEAST_DISK_GIB = 0.05  # logs, and the records of Prefect and DVC, beside what the outs took the last time
 
 
 def duration(seconds: float) -> str:
@@ -48,14 +41,11 @@ def duration(seconds: float) -> str:
 
 
 def estimate_in_words(stages: Iterable[str], records: Path = RECORDS) -> str:
-    """Return the seconds of the last runs of stage instances such as ``ingest@sample``, added up, as a sentence.
-
-    Where one has no record it says how many have none.
-    """
+    """Return a sentence with the total seconds of the last runs of stage instances such as ``ingest@sample``."""
     names, seconds = set(stages), list[float]()
     for name in names:
         path = records / f"{name if '@' in name else f'{name}@all'}.json"
-        with suppress(FileNotFoundError, json.JSONDecodeError):     # never run here, or killed as it was written
+        with suppress(FileNotFoundError, json.JSONDecodeError):     # never run here, or killed
             seconds.append(float(json.loads(path.read_text(encoding="utf-8"))["seconds"]))
     if missing := len(names) - len(seconds):
         return f"No estimate yet: {missing} of {len(names)} stages have no record of a run here."
@@ -63,34 +53,6 @@ def estimate_in_words(stages: Iterable[str], records: Path = RECORDS) -> str:
         return f"The last run of this stage took {duration(sum(seconds))}."
     return (f"The last runs of these {len(names)} stages took {duration(sum(seconds))}, added up; stages run in "
             f"parallel.")
-
-
-def instances(params: Params, dvc: Mapping[str, Any]) -> list[str]:
-    """Return the stage instances that ``dvc`` (parsed ``dvc.yaml``) makes of ``params``."""
-    values, found = params.model_dump(mode="json"), []
-    for stage, entry in dvc["stages"].items():
-        keys: Any = values
-        for part in str(entry.get("foreach", "")).strip("${}").split("."):
-            keys = keys[part] if part else [""]
-        found += [f"{stage}@{key}" if key else stage for key in keys]
-    return found
-
-
-def estimate_of_project(params: Params, root: Path = Path()) -> str:
-    """Return :func:`estimate_in_words` for every stage instance of ``params``."""
-    dvc = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))
-    return estimate_in_words(instances(params, dvc), root / RECORDS)
-
-
-def check_disk(names: Iterable[str]) -> None:
-    """Make sure that there is room for what the stages ``names`` made the last time."""
-    lock = read_lock()
-    last = sum(out.get("size", 0) for name in names for out in lock.get(name, {}).get("outs", []))
-    needed, free = _LEAST_DISK_GIB + last / 2**30, shutil.disk_usage(".").free / 2**30
-    if free < needed:
-        raise InputError(f"{Path.cwd()}: this run needs about {needed:.2f} GiB of disk, and {free:.2f} GiB are free. "
-                         f"Free some space, and give the same command again; `dvc gc --workspace` empties DVC's cache "
-                         f"of what is not in use.")
 
 
 class Display:
@@ -101,16 +63,16 @@ class Display:
         self._running: dict[str, float] = {}
 
     def say(self, text: str, style: str | None = None) -> None:
-        """Show a line as it stands, whatever is in it."""
+        """Show a line without markup."""
         self._console.print(plain(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
     def started(self, name: str, description: str) -> None:
-        """Say that a stage began; a further attempt says so again."""
+        """Show that a stage started."""
         self._running[name] = time.monotonic()
         self._line("start", f"{escape(name)}  [dim]{escape(description)}[/]")
 
     def ended(self, name: str, outcome: str, message: str = "") -> None:
-        """Say how a stage ended; one that was up to date is only counted."""
+        """Show how a stage ended; one that was up to date is only counted."""
         began = self._running.pop(name, None)
         self._ended += 1
         if began is not None or outcome == "failed":
@@ -120,12 +82,12 @@ class Display:
             self.say("\n".join(f"        {line}" for line in message.splitlines()), "red")
 
     def interrupted(self) -> None:
-        """Say which stages were running."""
+        """Show the stages that were running."""
         for name, began in self._running.items():
             self._line("interrupted", f"{escape(name)}  {duration(time.monotonic() - began)}")
 
     def failed(self, failures: Mapping[str, StageFailure], skipped: Sequence[str]) -> None:
-        """Say what was left out because of a failure, and last the cause."""
+        """Show the stages that did not run because of a failure, and last the cause."""
         if skipped:
             more = f" and {len(skipped) - _SHOWN_SKIPPED} more" if len(skipped) > _SHOWN_SKIPPED else ""
             self.say(f"Not run, because they need what failed: {', '.join(skipped[:_SHOWN_SKIPPED])}{more}.", "red")
@@ -133,11 +95,11 @@ class Display:
             crashed = isinstance(failure, StageCrash)
             where = f" All of its output: {log_path(name)}" if crashed else ""
             self.say(f"Failed: {name}: {str(failure).splitlines()[-1 if crashed else 0]}{where}", "red")
-        self.say("Mend the cause and give the same command again: what is done is kept. `dvc checkout --force STAGE` "
-                 "brings back what a stage had made before.", "red")
+        self.say("Remove the cause and run the same command again: finished stages are kept. `dvc checkout --force "
+                 "STAGE` restores the previous outs of a stage.", "red")
 
     def live(self) -> AbstractContextManager[Any]:
-        """Keep the last line of each running stage's log in view, where there is a terminal."""
+        """Show the last line of each running stage's log on a terminal."""
         return Live(get_renderable=self._in_view, console=self._console, refresh_per_second=1, transient=True)
 
     def _in_view(self) -> Text:
@@ -154,16 +116,13 @@ class Display:
 
 def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | None = None, force: bool = False,
                       seed: int | None = None, only: bool = False, save: bool = False) -> bool:
-    """Bring the project up to date, and hold it for this process meanwhile; return whether everything succeeded.
-
-    Arguments are those of the command; with ``only``, sources of data may be elsewhere.
-    """
+    """Bring the project up to date under a lock; return whether everything succeeded. Arguments: see the command."""
     from pipeline.sources import check_sources, hub_remarks
     from stages.params import load_params
     from stages.tracks.registry import forget_seeds
 
     began, params, display = time.monotonic(), load_params(whole=True), Display(console)
-    if not only:
+    if not only:    # else the data may be on another machine
         check_sources(params)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with exclusive(RUN_LOCK, "keycontrast run"):
@@ -177,11 +136,10 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
             outcomes, failures = dict.fromkeys(dag, "cached"), dict[str, StageFailure]()
             if names := forced or out_of_date(dag):
                 display.say(estimate_in_words(names))
-                check_disk(names)
                 session = _session(dag, params, display, jobs, frozenset(forced))
                 outcomes, failures = session.outcomes, session.failures
                 try:
-                    session.workers.start()  # which imports DVC while Prefect is imported here
+                    session.workers.start()  # imports DVC while Prefect is imported here
                     with display.live():
                         run_flow(session, display.say)
                 finally:
@@ -193,7 +151,7 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
             if failures:
                 display.failed(failures, [name for name in dag if name not in outcomes])
             else:
-                from pipeline.results import show_results  # and with it all tracks, for a second
+                from pipeline.results import show_results  # takes a second to import
 
                 show_results(dag, params, console)
     return not failures
@@ -205,5 +163,5 @@ def _session(dag: Dag, params: Any, display: Display, jobs: int | None, forced: 
         check_devices(params.runtime.processes, len(gpus))
     at_once = max(AT_ONCE, len(gpus)) if jobs is None else jobs * max(1, len(gpus))
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    workers = Workers({**os.environ, "PATH": programs})  # as it is before the flow changes it
+    workers = Workers({**os.environ, "PATH": programs})  # before the flow changes the environment
     return Session(dag, workers, display, at_once, gpus * (jobs or 1), params.runtime.processes, forced)

@@ -1,4 +1,4 @@
-"""SQL over the artifacts: each Parquet, CSV and JSON file is a view, and nothing can be changed.
+"""``keycontrast inspect --sql``: each Parquet, CSV and JSON file of the artifacts is a DuckDB view to query.
 
     artifacts/data/sample/keywords       sample.keywords, or keywords where that is unambiguous
     artifacts/data/sample/metrics/graph.json     sample.metrics_graph
@@ -6,8 +6,7 @@
     artifacts/runs/hcl-no-graph/13/scores.parquet     runs_hcl_no_graph.scores
     artifacts/predictions/hcl/13/predictions.parquet  runs_hcl.predictions
 
-DuckDB reads the files as Arrow datasets that we open, column by column and batch by batch, and is then shut off
-from every file: refusing statements by their kind would not do, because a SELECT may hold a COPY.
+The files are opened here as Arrow data sets, and DuckDB may open none: if it could read a path, COPY could write there.
 """
 
 import csv
@@ -40,53 +39,47 @@ from stages.common.tables import SUFFIX, check_pages, dataset_of, is_table, read
 from stages.run.log import logger
 
 SHOWN = 40
-# Endings of tables of one file; a folder of parts has none.
-_KINDS = (SUFFIX, ".csv", ".json", ".jsonl")
+_KINDS = (SUFFIX, ".csv", ".json", ".jsonl")    # of tables of one file; a folder of parts has no ending
 _BATCH = 1024
-_MADE_BY = "Make artifacts with `keycontrast run`."
-# A folder with this file is a saved model: what else it holds is no table.
-_MODEL = "config.json"
+_MODEL = "config.json"      # other files in a folder with this one belong to a saved model
 _OTHER = ("report",)
-# Folders of models, runs and probes, and those whose files stand among the views of these.
+# Folders of models, runs and probes, and the folders whose files are among the views of these.
 _GROUPS = ("models", "runs", "probes")
 _AMONG = {"predictions": "runs", "confusing_pairs": "models"}
-# Folders of a data set that hold tables; their views are called by the table alone.
-_TABLES = ("items", "graph", "vectors")
-# Schemas that DuckDB has already.
-_TAKEN = ("main", "temp", "system", "pg_catalog", "information_schema")
+_TABLES = ("items", "graph", "vectors")     # folders of a data set that do not occur in the names of views
+_TAKEN = ("main", "temp", "system", "pg_catalog", "information_schema")     # schemas of DuckDB
 _log = logger("sql")
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """Files by schema and view."""
+    """Files by schema and view: each data set, model and run has a schema; and the schema of each data set."""
 
-    schemas: dict[str, dict[str, Path]]     # of each data set, model and run, its views and their files
-    datasets: dict[str, str]    # the schema of each data set
+    schemas: dict[str, dict[str, Path]]
+    datasets: dict[str, str]
 
     def short_names(self, dataset: str | None = None) -> dict[str, str]:
-        """Return the views that need no schema, and the schema of each.
+        """Return the schema of each view that needs none before its name.
 
-        A view of ``dataset``, or of the only data set in force that has one of that name, or else of the only one;
-        if none has, of the only model or run that has one.
+        That is the view of ``dataset``, or else of the only data set of the params, the only data set, or the only
+        model or run with a view of that name.
         """
         if dataset is not None and dataset not in self.datasets:
             raise InputError(f"--dataset {dataset}: no artifacts of that data set; {nearest(dataset, self.datasets)}")
         wanted = {self.datasets[dataset]} if dataset is not None else set()
         in_params = {self.datasets[name] for name in in_force(list(self.datasets))}
-        found = {}
+        names = {}
         for view in {view: None for views in self.schemas.values() for view in views}:
-            owners = [schema for schema, views in self.schemas.items() if view in views]
-            for preferred in (wanted, in_params, set(self.datasets.values()), set(owners)):
-                if candidates := [schema for schema in owners if schema in preferred]:
-                    if len(candidates) == 1:
-                        found[view] = candidates[0]
-                    break
-        return found
+            owners = {schema for schema, views in self.schemas.items() if view in views}
+            choices = (owners & wanted, owners & in_params, owners & set(self.datasets.values()), owners)
+            first = next(filter(None, choices))
+            if len(first) == 1:
+                names[view] = first.pop()
+        return names
 
 
 def catalog(root: Path = ARTIFACTS) -> Catalog:
-    """Return what lies below ``root``, in sorted order; hidden and unfinished files are left out."""
+    """Return the tables below ``root``, in sorted order; hidden and unfinished files are left out."""
     folders: dict[tuple[str, ...], dict[str, Path]] = {}
     for path in sorted(root.rglob("*")) if root.is_dir() else ():
         inner = path.relative_to(root).parts
@@ -95,14 +88,13 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
             views = folders.setdefault(folder, {})
             views[_free(_name((*rest[:-1], path.stem)), views)] = path
     if not folders:
-        raise InputError(f"{root}: no artifacts to query. {_MADE_BY}")
+        raise InputError(f"{root}: no artifacts to query. Make artifacts with `keycontrast run`.")
     schemas: dict[str, dict[str, Path]] = {}
     datasets = {}
     seeds = Counter(folder[:-1] for folder in folders if len(folder) > 1 and folder[-1].isdigit())
     for folder, views in folders.items():
-        # Models and runs of one seed are called without it.
-        lone = seeds[folder[:-1]] == 1 and folder[-1].isdigit()
-        schema = _free(_name(folder[:-1] if lone else folder) or root.name, [*schemas, *_TAKEN])
+        only_seed = seeds[folder[:-1]] == 1 and folder[-1].isdigit()    # needs no number in the name
+        schema = _free(_name(folder[:-1] if only_seed else folder) or root.name, [*schemas, *_TAKEN])
         schemas[schema] = views
         if len(folder) == 1 and any(map(is_table, views.values())):
             datasets[folder[0]] = schema
@@ -110,7 +102,7 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
 
 
 def _home(inner: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
-    """Return whose a file is, a data set or the seed of a model or run, say, and its place in there."""
+    """Return the folder of a file's data set, or of the seed of its model or run, and its path in there."""
     if inner[0] == DATA.name and len(inner) > 2:
         return tuple(inner[1:2]), [part for part in inner[2:] if part not in _TABLES]
     names = (_AMONG.get(inner[0], inner[0]), *inner[1:])
@@ -130,7 +122,7 @@ def _name(parts: Sequence[str]) -> str:
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """Return ``name``, with an underscore for each time that it is taken; DuckDB does not tell case."""
+    """Return ``name`` with underscores until it is not taken; DuckDB ignores case."""
     lower = {other.lower() for other in taken}
     while name.lower() in lower:
         name += "_"
@@ -148,19 +140,9 @@ def single_file(path: Path) -> Catalog:
     return Catalog({"file": {"artifact": path}}, {"file": "file"})
 
 
-def quoted(name: str) -> str:
-    """Return ``name`` as an SQL identifier, in quotes only if it needs them."""
-    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """Return ``text`` as an SQL string."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 @dataclass(frozen=True)
 class Answer:
-    """Column names, without repeats, rows as they are read, and what is scanned, of which DuckDB keeps no hold."""
+    """Column names, distinct, and rows as they are read; DuckDB holds no reference to the data sets it scans."""
 
     columns: list[str]
     rows: Iterator[tuple[Any, ...]]
@@ -169,7 +151,7 @@ class Answer:
 
 def run(sql: str, path: Path | None, dataset: str | None, form: Literal["table", "csv", "json"], rows: int | None,
         console: Console) -> None:
-    """Answer a query of all artifacts, or of the file or folder ``path``, on standard output."""
+    """Print the answer to a query of all artifacts, or of the file or folder ``path``."""
     files = catalog() if path is None else catalog(path) if path.is_dir() and not is_table(path) else single_file(path)
     with answer(sql, files, dataset) as found:
         if form == "csv":
@@ -182,17 +164,22 @@ def run(sql: str, path: Path | None, dataset: str | None, form: Literal["table",
 
 @contextmanager
 def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Answer]:
-    """Yield the answer to one query that reads ``files``; the views of ``dataset`` need no schema."""
+    """Yield DuckDB's answer to a query that reads ``files``; its errors become an ``InputError``."""
+    if not is_unicode(sql):
+        raise InputError(f"--sql: not valid in the encoding of this terminal: {sql}")
     with TemporaryDirectory(prefix="keycontrast-sql-") as spill, duckdb.connect(":memory:") as connection:
-        connection.execute("SET enable_progress_bar = false")   # it would stand in the answer
+        connection.execute("SET enable_progress_bar = false")   # it would be part of the answer
+        quoted = spill.replace("'", "''")
         try:
-            _check_statement(sql)
             scanned = _make_views(connection, files, dataset, sql)
-            # Shut off from files (but the folder for joins beyond memory), our variables and new settings.
-            connection.execute(f"SET temp_directory = {literal(spill)}; SET python_enable_replacements = false; "
+            # No file (except in the folder for joins beyond memory), no Python variable, no other settings, no change.
+            connection.execute(f"SET temp_directory = '{quoted}'; SET python_enable_replacements = false; "
                                "SET enable_external_access = false; SET lock_configuration = true")
+            connection.execute("BEGIN TRANSACTION READ ONLY")
             result = connection.execute(sql)
-            names = [column[0] for column in result.description or []]
+            if result is None or not result.description:
+                raise InputError("--sql: no statement with an answer.")
+            names = [column[0] for column in result.description]
             columns = [f"{name}_{before}" if (before := names[:place].count(name)) else name
                        for place, name in enumerate(names)]
             batches = iter(lambda: result.fetchmany(_BATCH), [])
@@ -202,30 +189,19 @@ def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Ans
                 for view, path in (item for views in files.schemas.values() for item in views.items()):
                     if is_table(path) and _names(sql, view):
                         check_pages(path)
-            more = ("\n`show all tables` lists all views." if isinstance(error, duckdb.CatalogException) else
-                    "\nArtifacts are views; no file can be used by its path."
-                    if isinstance(error, duckdb.PermissionException) else "")
+            more = "\n`show all tables` lists all views." if isinstance(error, duckdb.CatalogException) else ""
             raise InputError(f"--sql: {error}{more}") from error
-
-
-def _check_statement(sql: str) -> None:
-    if not is_unicode(sql) or "\0" in sql:
-        raise InputError(f"--sql: not valid in the encoding of this terminal: {sql}")
-    kinds = [statement.type.name for statement in duckdb.extract_statements(sql)]
-    if len(kinds) != 1 or kinds[0] not in ("SELECT", "EXPLAIN"):
-        found = " and ".join(kinds) or "none"
-        raise InputError(f"--sql takes one statement that reads (SELECT, WITH, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN), "
-                         f"found {found}. Artifacts are changed by stages only.")
 
 
 def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: str | None, sql: str) -> list[Any]:
     """Make a view of every file that can be read, and return what the views scan.
 
-    Of a table that was left without rows, and whose name stands in the query, it is said why.
+    A warning says why a table has no rows, if the query names it.
     """
     scanned, made = [], set()
     for schema, views in files.schemas.items():
-        connection.execute(f"CREATE SCHEMA {quoted(schema)}; SET schema = {literal(quoted(schema))}")
+        connection.execute(f'CREATE SCHEMA "{schema}"')
+        connection.execute(f"SET schema = '\"{schema}\"'")
         for view, path in views.items():
             content = _arrow(path, _names(sql, view))
             if content is not None and content.schema.names:
@@ -238,7 +214,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: 
     connection.execute("SET schema = 'main'")
     for view, schema in files.short_names(dataset).items():
         if (schema, view) in made:
-            connection.execute(f"CREATE VIEW {quoted(view)} AS FROM {quoted(schema)}.{quoted(view)}")
+            connection.execute(f'CREATE VIEW "{view}" AS FROM "{schema}"."{view}"')
     return scanned
 
 
@@ -247,7 +223,7 @@ def _names(sql: str, view: str) -> bool:
 
 
 def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
-    """Return a file as something that Arrow scans (JSON, which is small here, as a table); None if it is broken."""
+    """Return a file as Arrow, small JSON files as a table; None of a broken file, unless the query asks for it."""
     try:
         if path.suffix == ".json":
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -269,8 +245,8 @@ def print_answer(found: Answer, console: Console, limit: int | None = None) -> N
     limit = SHOWN if limit is None else limit
     rows = list(islice(found.rows, limit))
     if found.columns == ["explain_key", "explain_value"]:
-        for _, plan in rows:
-            console.print(Text(printable(plan, keep="\n")), soft_wrap=True)
+        for _, query_plan in rows:
+            console.print(Text(printable(query_plan, keep="\n")), soft_wrap=True)
         return
     cut = next(found.rows, None) is not None
     count = f"{len(rows):,} row{'s' * (len(rows) != 1)}"
@@ -280,7 +256,7 @@ def print_answer(found: Answer, console: Console, limit: int | None = None) -> N
 
 
 def write_csv(found: Answer, stream: TextIO, limit: int | None = None) -> None:
-    """Write the answer as CSV, lists and structures as JSON, nulls as nothing, and no text as a formula."""
+    """Write the answer as CSV: lists and structures as JSON, nulls as nothing, and no text as a formula."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(map(no_formula, found.columns))
     for row in _limited(found.rows, limit):
@@ -289,18 +265,16 @@ def write_csv(found: Answer, stream: TextIO, limit: int | None = None) -> None:
 
 
 def write_json(found: Answer, stream: TextIO, limit: int | None = None) -> None:
-    """Write the answer as one JSON object per line; what JSON has no form for (NaN) as null."""
+    """Write the answer as one JSON object per line; NaN and infinity, which JSON lacks, as null."""
     for row in _limited(found.rows, limit):
         content = {name: plain(value) for name, value in zip(found.columns, row, strict=True)}
         stream.write(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _limited(rows: Iterator[tuple[Any, ...]], limit: int | None) -> Iterator[tuple[Any, ...]]:
-    for place, row in enumerate(rows):
-        if limit is not None and place == limit:
-            sys.stderr.write(f"keycontrast: cut after {limit:,} rows; leave out --rows for all\n")
-            return
-        yield row
+    yield from islice(rows, limit)
+    if limit is not None and next(rows, None) is not None:
+        sys.stderr.write(f"keycontrast: cut after {limit:,} rows; leave out --rows for all\n")
 
 
 def plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Processes that import DVC once, and bring one stage instance after another up to date as ``dvc repro -s`` does."""
+"""Processes that import DVC once, and run one stage instance after another as ``dvc repro --single-item`` does."""
 
 import multiprocessing
 import os
@@ -17,7 +17,7 @@ from keycontrast.errors import CRASHED, causes, messages
 from stages.run.processes import die_with
 
 LOGS = Path(".keycontrast", "logs")
-BEGUN = Path(".keycontrast", "begun")  # a file for each stage instance whose last attempt did not succeed
+BEGUN = Path(".keycontrast", "begun")  # a file for each stage instance whose last attempt failed
 _MESSAGE_LINES = 12
 _LOCK_ATTEMPTS, _LOCK_PAUSE = 6, 2.0
 
@@ -27,14 +27,11 @@ class StageFailure(Exception):
 
 
 class StageCrash(StageFailure):
-    """It did not name something to mend: a training goes on from its checkpoint when tried again."""
+    """A failure that is not one of the input, and may not occur when the stage is tried again."""
 
 
 class Workers:
-    """DVC processes, each with one stage instance at a time, started as they are needed.
-
-    Each is a pool of its own, so that one that is killed takes no other with it.
-    """
+    """DVC processes, started as they are needed, each in a pool of its own, so that a killed one breaks no other."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = {**environment, "DVC_NO_ANALYTICS": "true", "PYTHONUNBUFFERED": "1"}
@@ -43,7 +40,7 @@ class Workers:
         self.stopped = False
 
     def start(self) -> None:
-        """Start a process; it imports DVC while this one does other things."""
+        """Start a process, which imports DVC in the background."""
         pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (os.getpid(),))
         self._idle.append((pool, pool.submit(os.getpid)))
 
@@ -96,14 +93,14 @@ def _last_lines(log: Path) -> str:
 
 
 def _begin(parent: int) -> None:
-    """Make this process the first of a group, which a terminal's Ctrl-C spares, and import DVC."""
+    """Make this process the first of a group, which does not get a terminal's Ctrl-C, and import DVC."""
     os.setsid()
     die_with(parent)
     import dvc.repo  # noqa: F401 - now, while there is nothing to do
 
 
 def _reproduced(name: str, log: Path, environment: Mapping[str, str], force: bool) -> bool:
-    """Return whether DVC made a stage again; raise how it failed."""
+    """Return whether DVC ran a stage; raise its failure."""
     from dvc.exceptions import DvcException
     from dvc.lock import LockError
     from dvc.repo import Repo
@@ -135,13 +132,13 @@ def _reproduced(name: str, log: Path, environment: Mapping[str, str], force: boo
 
 
 def _failure(name: str, log: Path, message: str) -> StageFailure:
-    """Return how the command of a stage failed, by its exit status, which DVC says only in its message."""
+    """Return the failure of a stage by the exit status in DVC's message."""
     found = re.search(r"exited with (-?\d+)$", message)
     status = int(found[1]) if found else CRASHED
     number = -status if status < 0 else status - 128  # a shell adds 128 to the number of a signal
     if number in set(signal.Signals):
-        return StageCrash(f"ended by {signal.Signals(number).name}: somebody ended it, or the system did because "
-                          f"memory was short. {_last_lines(log)}")
+        return StageCrash(f"ended by {signal.Signals(number).name}: by a person, or by the system because memory was "
+                          f"short. {_last_lines(log)}")
     lines, prefix = _lines(log), f"{name.partition('@')[0]}: "
     begins = [index for index, line in enumerate(lines) if line.startswith(prefix)]
     if status == CRASHED or not begins:

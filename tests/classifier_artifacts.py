@@ -1,21 +1,20 @@
 """Artifacts of a small recipe of classifiers, with texts and classes that try to break the page."""
 
-import json
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import yaml
-from report_artifacts import over_seeds
-from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
+from report_artifacts import ATTACK, IMAGE, add_comparison, paired_row, provenance, write_model
+from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
 
 from pipeline.schemas import SCHEMAS
-from stages.common.paths import COMPARISON, ModelPaths, RunPaths, row_name
-from stages.common.tables import Provenance, read_frame, write_json, write_table
+from stages.common.paths import ModelPaths, RunPaths, row_name
+from stages.common.tables import write_json, write_table
+from stages.tracks.clld.evaluate import brier, nll
+from stages.tracks.clld.tables import class_table, confusion_table
 
-ATTACK = "<script>alert('x')</script>"
-IMAGE = '<img src=x onerror="alert(1)">'
 # One without any text, one that tries to break the page, one in another script, one with a long name.
 CLASSES = sorted(["alt.atheism", ATTACK, "nothing.in.it", "talk.religion.misc", "עברית",
                   "a.class.whose.name.does.not.come.to.an.end.before.the.edge.of.any.telephone"])
@@ -38,10 +37,6 @@ ROWS = {row_name(name): block for name, (block, _) in CLASSIFIERS.items() if blo
 def seed_of(name):
     """The seed of what results call ``name``: 13 where they do not say."""
     return int(name.partition("/")[2] or 13)
-
-
-def provenance(stage, **more):
-    return Provenance(stage, "0" * 16, **more)
 
 
 def texts_of(count=TEXTS):
@@ -75,14 +70,11 @@ def class_predictions(labels, texts, probabilities):
 
 
 def class_scores(system, labels, probabilities):
-    rows, said = np.arange(len(labels)), probabilities.argmax(1)
-    right = np.eye(len(CLASSES))[labels]
-    with np.errstate(divide="ignore"):      # the majority is certain of what it says
-        surprise = -np.log(probabilities[rows, labels])
+    said = probabilities.argmax(1)
     return pd.DataFrame({
-        "system": system, "example_id": rows + 100, "label": [CLASSES[place] for place in labels],
+        "system": system, "example_id": np.arange(len(labels)) + 100, "label": [CLASSES[place] for place in labels],
         "predicted": [CLASSES[place] for place in said], "correct": labels == said, "probability": probabilities.max(1),
-        "nll": surprise, "brier": ((probabilities - right)**2).sum(1)})
+        "nll": nll(labels, probabilities), "brier": brier(labels, probabilities)})
 
 
 def majority_scores(labels):
@@ -99,34 +91,17 @@ def metrics_of(scores):
     return {name: float(value) for name, value in found.items()}
 
 
-def confusion_rows(counts):
-    return pd.DataFrame([{"label": CLASSES[row], "predicted": CLASSES[column], "texts": int(counts[row][column])}
-                         for row in range(len(CLASSES)) for column in range(len(CLASSES))])
-
-
-def counted(labels, said):
-    return confusion_matrix(labels, said, labels=range(len(CLASSES)))
-
-
-def classes_frame(labels, said):
-    precision, recall, f1, texts = precision_recall_fscore_support(labels, said, labels=range(len(CLASSES)),
-                                                                   zero_division=0)
-    predicted = np.bincount(said, minlength=len(CLASSES))
-    return pd.DataFrame({"number": range(len(CLASSES)), "class": CLASSES, "texts": texts, "predicted": predicted,
-                         "precision": precision, "recall": recall,
-                         "f1": np.where(texts + predicted > 0, f1, np.nan)})
-
-
 @cache
 def evaluated(seed, right, count):
     """Tables of a run by name, with its metrics and those of the floors; only read, for many tests write the same."""
     labels, texts = texts_of(count)
     probabilities = answers(seed, right, labels)
     said, scores = probabilities.argmax(1), class_scores("run", labels, probabilities)
+    counts = confusion_matrix(labels, said, labels=range(len(CLASSES)))
     floors = {"majority": majority_scores(labels), "linear": class_scores("linear", labels, answers(1, 0.5, labels))}
     tables = {"class_predictions": class_predictions(labels, texts, probabilities),
               "class_scores": pd.concat([scores, *floors.values()], ignore_index=True),
-              "classes": classes_frame(labels, said), "confusion": confusion_rows(counted(labels, said))}
+              "classes": class_table(counts, CLASSES), "confusion": confusion_table(counts, CLASSES)}
     return tables, metrics_of(scores), {floor: metrics_of(rows) for floor, rows in floors.items()}
 
 
@@ -158,15 +133,13 @@ def distance_rows(moves):
 
 def write_classifier(name):
     paths = ModelPaths(row_name(name), seed_of(name))
-    paths.history.parent.mkdir(parents=True, exist_ok=True)
     contrast = ROWS[paths.name].get("contrast", "none")
     own = ",train_contrast" if contrast != "none" else ""
     rows = [f"{epoch},{10 * epoch},{1.5 - epoch / 10},{1.5 - epoch / 10},{0.5 + epoch / 20}"
             f"{',0.25' if own else ''},{1.25 - epoch / 20},{0.55 + epoch / 20},{0.5 + epoch / 20},0.001,{epoch == 2}"
             for epoch in (1, 2, 3)]
-    paths.history.write_text(f"epoch,step,train_loss,train_ce,train_accuracy{own},validation_loss,validation_accuracy,"
-                             "validation_macro_f1,rate,best\n" + "\n".join(rows) + "\n")
-    write_json(paths.metrics, {"best_epoch": 2})
+    heads = f"epoch,step,train_loss,train_ce,train_accuracy{own},validation_loss,validation_accuracy"
+    write_model(paths.name, "\n".join([f"{heads},validation_macro_f1,rate,best", *rows, ""]), paths.seed)
     pair, other = (ATHEISM, RELIGION), (CLASSES.index(ATTACK), CLASSES.index("עברית"))
     moves = {"uniform": [(0, 0, None, {})], "static_tau_pairs": [(0, 0, None, {pair: 5.0})],
              "adaptive": [(0, 0, None, {}), (2, 10, 0.66, {pair: 4.2, other: 1.5}), (3, 20, 0.33, {pair: 3.1})]}
@@ -176,7 +149,6 @@ def write_classifier(name):
 
 def write_class_comparison():
     """Two seeds of CT and of CT+CL taken together, beside the comparisons of other tracks."""
-    content = json.loads((COMPARISON / "metrics.json").read_text()) if COMPARISON.exists() else {}
     two = {metric: {"mean": 0.7123, "sd": 0.0123, "low": 0.6, "high": 0.8} for metric in ("accuracy", "macro_f1")}
     one = {"mean": 0.75, "sd": None, "low": 0.7, "high": 0.8}
     groups = {"ct (2 seeds)": {"runs": ["ct/13", "ct/99"], "seeds": [13, 99], **two},
@@ -184,20 +156,11 @@ def write_class_comparison():
               **{name: {"runs": [name], "seeds": [seed_of(name)], "accuracy": one, "macro_f1": one}
                  for name in CLASSIFIERS},
               **{f"baseline {floor}": {"runs": [], "seeds": [], "accuracy": one} for floor in ("majority", "linear")}}
-    write_json(COMPARISON / "metrics.json", {**content, "20ng/test": {"items": TEXTS, "groups": groups}})
-    paired = over_seeds([{"dataset": "20ng/test", "metric": metric, "first": first, "second": second, "items": TEXTS,
-               "first_value": 0.7, "second_value": 0.7 - difference, "difference": difference,
-               "low": difference - 0.03, "high": difference + 0.03, "p_value": 0.002}
-              for metric in ("accuracy", "macro_f1")
-              for first, second, difference in (
-                  ("ct (2 seeds)", "cl (2 seeds)", -0.05), ("ct (2 seeds)", "clsled", -0.06),
-                  ("cl (2 seeds)", "clsled", -0.01), ("cl (2 seeds)", "clald", 0.04), ("mini", "mini-cl", -0.02),
-                  ("ct (2 seeds)", "clald", 0.02), ("ct (2 seeds)", "baseline linear", 0.08))])
-    made = provenance("compare")
-    if (COMPARISON / "paired.parquet").exists():
-        before = read_frame(COMPARISON / "paired.parquet", SCHEMAS["paired"])
-        paired += before[before["dataset"] != "20ng/test"].to_dict("records")
-    write_table(COMPARISON / "paired.parquet", SCHEMAS["paired"], pd.DataFrame(paired), made)
+    pairs = (("ct (2 seeds)", "cl (2 seeds)", -0.05), ("ct (2 seeds)", "clsled", -0.06),
+             ("cl (2 seeds)", "clsled", -0.01), ("cl (2 seeds)", "clald", 0.04), ("mini", "mini-cl", -0.02),
+             ("ct (2 seeds)", "clald", 0.02), ("ct (2 seeds)", "baseline linear", 0.08))
+    add_comparison("20ng/test", TEXTS, groups, [paired_row(metric, *pair, 0.03, value=0.7)
+                                                for metric in ("accuracy", "macro_f1") for pair in pairs])
 
 
 def write_classifiers(**changes):

@@ -75,12 +75,14 @@ def write_phrases(paths):
                     provenance("graph@tiny", counts=counts))
 
 
-def write_model(name):
-    paths = ModelPaths(name, SEEDS.get(name, 13))
+HISTORY = ("epoch,step,train_reconstruction,train_kl,train_keyword_vanished,validation_loss,validation_kl,best\n"
+           "1,5,4.5,1.0,0,6.25,1.5,True\n2,10,4.0,2.0,0.5,5.75,2.5,True\n3,15,3.5,3.0,0.95,5.9,2.75,False\n")
+
+
+def write_model(name, history=HISTORY, seed=None):
+    paths = ModelPaths(name, seed or SEEDS.get(name, 13))
     paths.history.parent.mkdir(parents=True, exist_ok=True)
-    paths.history.write_text(
-        "epoch,step,train_reconstruction,train_kl,train_keyword_vanished,validation_loss,validation_kl,best\n"
-        "1,5,4.5,1.0,0,6.25,1.5,True\n2,10,4.0,2.0,0.5,5.75,2.5,True\n3,15,3.5,3.0,0.95,5.9,2.75,False\n")
+    paths.history.write_text(history)
     write_json(paths.metrics, {"best_epoch": 2})
 
 
@@ -118,23 +120,35 @@ def over_seeds(rows, seeds=2):
         "verdict": int(row["low"] > 0) - int(row["high"] < 0)}) for row in rows]
 
 
+def paired_row(metric, first, second, difference, reach, p_value=0.002, value=0.5):
+    """A row of table ``paired``, but for its data set."""
+    return {"metric": metric, "first": first, "second": second, "first_value": value,
+            "second_value": value - difference, "difference": difference, "low": difference - reach,
+            "high": difference + reach, "p_value": p_value}
+
+
+def add_comparison(dataset, items, groups, rows, **more):
+    """Write a comparison beside those of other tracks."""
+    metrics, paired = COMPARISON / "metrics.json", COMPARISON / "paired.parquet"
+    content = json.loads(metrics.read_text()) if metrics.exists() else {}
+    write_json(metrics, {**content, dataset: {"items": items, "groups": groups, **more}})
+    rows = over_seeds([{"dataset": dataset, "items": items, **row} for row in rows])
+    if paired.exists():
+        before = read_frame(paired, SCHEMAS["paired"])
+        rows += before[before["dataset"] != dataset].to_dict("records")
+    write_table(paired, SCHEMAS["paired"], pd.DataFrame(rows), provenance("compare"))
+
+
 def write_comparison():
     """Two runs of one family, a third run, and a floor."""
-    def row(metric, first, second, difference, reach, p_value):
-        return {"dataset": "tiny/test", "metric": metric, "first": first, "second": second, "items": ITEMS,
-                "first_value": 0.5, "second_value": 0.5 - difference, "difference": difference,
-                "low": difference - reach, "high": difference + reach, "p_value": p_value}
-
-    rows = [row("bleu_1", "full", "plain", 0.1, 0.05, 0.0004),
-            row("bleu_1", "full", "baseline copy", -0.4, 0.1, 0.0004),
-            row("source_bleu", "full", "plain", 0.1, 0.2, 0.4)]
-    write_table(COMPARISON / "paired.parquet", SCHEMAS["paired"], pd.DataFrame(over_seeds(rows)),
-                provenance("compare"))
-    value = {"mean": 0.45, "sd": 0.0707, "low": 0.4, "high": 0.5}
-    write_json(COMPARISON / "metrics.json", {"tiny/test": {"items": ITEMS, "level": 0.95, "resamples": 1000, "groups": {
-        "full": {"runs": ["full"], "seeds": [13], "bleu_1": {**value, "sd": None}},
-        "plain": {"runs": ["plain"], "seeds": [99], "bleu_1": {**value, "sd": None}},
-        "baseline copy": {"runs": [], "seeds": [], "bleu_1": {**value, "sd": None}}}}})
+    value = {"mean": 0.45, "sd": None, "low": 0.4, "high": 0.5}
+    groups = {"full": {"runs": ["full"], "seeds": [13], "bleu_1": value},
+              "plain": {"runs": ["plain"], "seeds": [99], "bleu_1": value},
+              "baseline copy": {"runs": [], "seeds": [], "bleu_1": value}}
+    add_comparison("tiny/test", ITEMS, groups, [
+        paired_row("bleu_1", "full", "plain", 0.1, 0.05, 0.0004),
+        paired_row("bleu_1", "full", "baseline copy", -0.4, 0.1, 0.0004),
+        paired_row("source_bleu", "full", "plain", 0.1, 0.2, 0.4)], level=0.95, resamples=1000)
 
 
 def write_params(**changes):
@@ -174,13 +188,9 @@ REWRITERS = {
 READ = 17       # words that a model reads
 
 
-def write_rewriter(name, seed):
-    paths = ModelPaths(name, seed)
-    paths.history.parent.mkdir(parents=True, exist_ok=True)
-    paths.history.write_text(
-        "epoch,step,train_loss,train_generation,train_contrast,validation_loss,validation_generation,rate,best\n"
-        "1,5,5.5,4.5,1.0,6.25,5.5,0.0001,True\n2,10,5.0,4.0,1.0,5.75,5.0,0.0001,True\n")
-    write_json(paths.metrics, {"best_epoch": 2})
+REWRITER_HISTORY = (
+    "epoch,step,train_loss,train_generation,train_contrast,validation_loss,validation_generation,rate,best\n"
+    "1,5,5.5,4.5,1.0,6.25,5.5,0.0001,True\n2,10,5.0,4.0,1.0,5.75,5.0,0.0001,True\n")
 
 
 def rewriting_metrics(bleu, **more):
@@ -211,7 +221,6 @@ def write_rewriting_run(name, seed, model, chosen, bleu):
 
 def write_rewriting_comparison():
     """Two seeds of PGKPR taken together, beside the comparison of the other track."""
-    content = json.loads((COMPARISON / "metrics.json").read_text()) if COMPARISON.exists() else {}
     one = {"mean": 0.55, "sd": None, "low": 0.5, "high": 0.6}
     two = {metric: {"mean": 0.5432, "sd": 0.0123, "low": 0.5, "high": 0.6}
            for metric in ("released_bleu_1", "released_py_rouge_1")}
@@ -221,21 +230,16 @@ def write_rewriting_comparison():
               **{run: {"runs": [run], "seeds": [int(run.partition("/")[2] or 13)], "released_bleu_1": one}
                  for run in runs},
               "baseline copy": {"runs": [], "seeds": [], "released_bleu_1": one}}
-    write_json(COMPARISON / "metrics.json", {**content, "quora/test": {"items": ITEMS, "groups": groups}})
-    paired = over_seeds([{"dataset": "quora/test", "metric": "released_bleu_1", "first": "pgkpr (2 seeds)",
-               "second": second, "items": ITEMS, "first_value": 0.5, "second_value": 0.4, "difference": 0.1,
-               "low": 0.05, "high": 0.15, "p_value": 0.002} for second in ("w-o-con", "lbow", "baseline copy")])
-    if (COMPARISON / "paired.parquet").exists():
-        before = read_frame(COMPARISON / "paired.parquet", SCHEMAS["paired"])
-        paired += before[before["dataset"] != "quora/test"].to_dict("records")
-    write_table(COMPARISON / "paired.parquet", SCHEMAS["paired"], pd.DataFrame(paired), provenance("compare"))
+    add_comparison("quora/test", ITEMS, groups, [
+        paired_row("released_bleu_1", "pgkpr (2 seeds)", second, 0.1, 0.05)
+        for second in ("w-o-con", "lbow", "baseline copy")])
 
 
 def write_rewriting(**changes):
     """Write params and artifacts of a recipe of PGKPR; with those of HCL there, both tracks are in the params."""
     for model, seed, runs in ((model, seed, runs) for model, (block, runs) in REWRITERS.items()
                               for seed in block.get("seeds", [13])):
-        write_rewriter(model, seed)
+        write_model(model, REWRITER_HISTORY, seed)
         for run, decode in runs.items():
             chosen = None if model == "lbow" else "V" if "keywords" in decode else ("V", "J", "N", "P", "R", "C", "I")
             bleu = 0.6 if model in ("pgkpr", "again") and seed == 13 else 0.5

@@ -29,20 +29,19 @@ STAGES_BEFORE_THE_KILL = 20
 SECONDS = 1500
 
 
-def start(clone: Path) -> "subprocess.Popen[bytes]":
-    """Start ``keycontrast run`` of the clone's own code."""
+def start(clone: Path, *words: str, **options: Any) -> "subprocess.Popen[Any]":
+    """Start a command of the clone's own code."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.Popen([sys.executable, "-m", "pipeline", "run"], cwd=clone,
-                            env={**os.environ, "PATH": path, "PYTHONPATH": str(clone)})
+    return subprocess.Popen([sys.executable, "-m", "pipeline", *words], cwd=clone,
+                            env={**os.environ, "PATH": path, "PYTHONPATH": str(clone)}, **options)
 
 
-def finish(clone: Path) -> tuple[float, int]:
-    """Run to the end; return the seconds, and the number of stages that ran."""
-    began, clock = time.time(), time.monotonic()
-    status = start(clone).wait(SECONDS)
-    if status:
+def finish(clone: Path) -> int:
+    """Run to the end; return the number of stages that ran."""
+    began = time.time()
+    if status := start(clone, "run").wait(SECONDS):
         sys.exit(f"keycontrast run ended with {status}")
-    return time.monotonic() - clock, ran_since(clone, began)
+    return ran_since(clone, began)
 
 
 def ran_since(clone: Path, moment: float) -> int:
@@ -70,10 +69,10 @@ def run_examples(clone: Path) -> None:
             for sheet in sheets.glob("*.csv"):
                 rows = pd.read_csv(sheet, dtype=str)
                 rows.fillna("2").to_csv(sheet, index=False)
-        done = subprocess.run([sys.executable, "-m", "pipeline", *shlex.split(example)[1:]], cwd=clone,
-                              env={**os.environ, "PYTHONPATH": str(clone)}, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"`{example}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        command = start(clone, *shlex.split(example)[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        said, _ = command.communicate()
+        if command.returncode:
+            sys.exit(f"`{example}` ended with {command.returncode}:\n{said}")
         print(f"`{example}` works")
     for path in ("abstracts.graphml", "dog.graphml", "dog.svg"):
         (clone / path).unlink(missing_ok=True)
@@ -85,7 +84,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="keycontrast-sample-") as folder:
         clone = Path(folder) / "clone"
         subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-        began, run = time.time(), start(clone)
+        began, run = time.time(), start(clone, "run")
         try:
             while run.poll() is None and ran_since(clone, began) < STAGES_BEFORE_THE_KILL:
                 time.sleep(0.1)
@@ -94,15 +93,12 @@ def main() -> None:
         finally:
             run.send_signal(signal.SIGKILL)
             run.wait()
-        seconds, ran = finish(clone)
-        stages = len(yaml.safe_load((clone / "dvc.lock").read_text(encoding="utf-8"))["stages"])
-        print(f"killed after {STAGES_BEFORE_THE_KILL} of {stages} stages; the second took {seconds:.0f} s for {ran}")
+        ran, stages = finish(clone), len(yaml.safe_load((clone / "dvc.lock").read_text(encoding="utf-8"))["stages"])
+        print(f"killed after {STAGES_BEFORE_THE_KILL} of {stages} stages; a second run took {ran}")
         if not 0 < ran < stages:
             sys.exit("the second run did not go on from where the first was killed")
         before = (clone / "dvc.lock").read_bytes()
-        seconds, ran = finish(clone)
-        print(f"a third run took {seconds:.0f} s for {ran} stages")
-        if ran or (clone / "dvc.lock").read_bytes() != before:
+        if finish(clone) or (clone / "dvc.lock").read_bytes() != before:
             sys.exit("a run with nothing to do did something")
         run_examples(clone)
         changes = subprocess.run(["git", "status", "--short"], cwd=clone, check=True, capture_output=True, text=True)

@@ -1,8 +1,10 @@
-"""The command line: help, examples, and errors that end with a message and status 1."""
+"""The command line: errors that end with a message and status 1, results, the report, the estimate of a run."""
 
+import json
 import re
 import subprocess
 import sys
+import webbrowser
 
 import pytest
 from rich.console import Console
@@ -10,13 +12,14 @@ from small_project import keycontrast, make_project
 from source_imports import ROOT
 from typer.testing import CliRunner
 
+from keycontrast.errors import InputError
 from pipeline.cli import app
 from pipeline.results import results_tables
-from pipeline.run import duration
+from pipeline.run import duration, estimate_in_words
+from stages.common.paths import REPORT_PAGE
 from stages.common.tables import write_json
 from stages.params import load_params, parse_params
 
-COMMANDS = sorted(command.callback.__name__ for command in app.registered_commands)
 OF_PAIRS = {**{block: {"datasets": ["d"]} for block in ("keywords", "attribution", "graph", "node_vectors")},
             "paraphrase_items": {"datasets": {"d": {}}}}
 
@@ -32,45 +35,32 @@ def told(done):
     return done.stderr
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_an_example_that_parses(command):
-    shown = CliRunner().invoke(app, [command, "--help"])
-    assert shown.exit_code == 0
-    text = re.sub(r"[│\s]+", " ", shown.output)
-    example = re.search(r"Example: keycontrast (.+?)(?: or |, | ╭)", text)
-    assert example is not None, text
-    assert example[1].split()[0] == command
-
-
 @pytest.mark.whole
 def test_a_command_that_asks_duckdb_ends_without_a_word_of_its_binding(project):
     assert "leaked" not in keycontrast(project, "doctor").stderr
 
 
-def test_wrong_params_are_named_together_before_any_work(project):
-    params = (project / "params.yaml").read_text()
+def test_wrong_params_and_missing_data_are_named_before_any_work(project):
+    file, data = project / "params.yaml", project / "raw"
+    params = file.read_text()
     try:
-        wrong = params.replace("seed: 13", "sead: 13").replace("train_hcl: {}", "train_hcl: {training: {epochs: no}}")
-        (project / "params.yaml").write_text(wrong)
+        file.write_text(params.replace("seed: 13", "sead: 13").replace("train_hcl: {}",
+                                                                       "train_hcl: {training: {epochs: no}}"))
         message = told(keycontrast(project, "run"))
         assert "params.yaml: 2 problems" in message and "did you mean 'seed'?" in message
         assert "train_hcl.training.epochs" in message
-        assert not (project / ".keycontrast" / "logs").exists()
-    finally:
-        (project / "params.yaml").write_text(params)
-
-
-def test_missing_data_is_named_before_any_work(project):
-    (project / "raw").rename(project / "hidden")
-    try:
+        file.write_text(params)
+        data.rename(project / "hidden")
         message = told(keycontrast(project, "run"))
         assert "datasets.d.source: raw does not exist" in message and "keycontrast use RECIPE --data FOLDER" in message
         assert not (project / ".keycontrast" / "logs").exists()
     finally:
-        (project / "hidden").rename(project / "raw")
+        file.write_text(params)
+        (project / "hidden").rename(data)
 
 
 def test_a_folder_without_params(tmp_path):
+    assert r"\x1b[2J" in told(keycontrast(tmp_path, "inspect", "\x1b[2J"))
     assert "params.yaml: not found" in told(keycontrast(tmp_path, "run"))
     assert "keycontrast use sample" in told(keycontrast(tmp_path, "run", "ingest"))
 
@@ -96,10 +86,6 @@ def test_stage_and_inspect_name_the_nearest(project):
     assert "did you mean 'ingest'?" in told(keycontrast(project, "run", "ingset"))
     assert "did you mean 'train_x@m1'?" in told(keycontrast(project, "run", "train_x@m11"))
     assert "did you mean 'params.yaml'?" in told(keycontrast(project, "inspect", "param.yaml"))
-
-
-def test_a_message_cannot_move_the_cursor(tmp_path):
-    assert r"\x1b[2J" in told(keycontrast(tmp_path, "inspect", "\x1b[2J"))
 
 
 def test_results_show_floors_once_for_runs_on_the_same_examples(tmp_path):
@@ -135,18 +121,6 @@ def test_results_have_a_table_per_track(tmp_path):
     assert all(Console(width=200).measure(table).maximum <= 80 for table in (first, second))
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(8.24, "8.2 s"), (185.4, "3 min 05 s"), (7440, "2 h 04 min")])
-def test_durations(seconds, text):
-    assert duration(seconds) == text
-
-
-def test_the_version_is_said(tmp_path):
-    from importlib.metadata import version
-
-    said = subprocess.run([sys.executable, "-m", "pipeline", "--version"], capture_output=True, text=True, check=True)
-    assert said.stdout == f"keycontrast {version('keycontrast')}\n"
-
-
 def test_command_line_and_models_import_light():
     program = """
 import sys
@@ -159,3 +133,29 @@ assert not heavy, heavy
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_report_is_named_and_opened_on_request_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) is None)
+    error = CliRunner().invoke(app, ["report", "--open"]).exception
+    assert isinstance(error, InputError) and "Make it with `keycontrast run`" in str(error) and opened == []
+    REPORT_PAGE.parent.mkdir(parents=True)
+    REPORT_PAGE.write_text("<p>here</p>")
+    shown = CliRunner().invoke(app, ["report"])
+    assert (shown.exit_code, shown.output, opened) == (0, f"Report: {REPORT_PAGE}\n", [])
+    assert CliRunner().invoke(app, ["report", "--open"]).exit_code == 0
+    assert opened == [(tmp_path / REPORT_PAGE).as_uri()]
+
+
+def test_seconds_of_the_last_runs_are_added_up_and_a_stage_without_a_record_leaves_no_estimate(tmp_path):
+    assert [duration(seconds) for seconds in (8.24, 185.4, 7440)] == ["8.2 s", "3 min 05 s", "2 h 04 min"]
+    for name, seconds in (("ingest@d", 1.5), ("train_hcl@m", 62.0), ("report@all", 4.5)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"seconds": seconds}))
+    (tmp_path / "ingest@cut.json").write_text('{"seconds": 1')
+    assert estimate_in_words(["ingest@d", "train_hcl@m", "report"], tmp_path).startswith(
+        "The last runs of these 3 stages took 1 min 08 s")
+    for stage in ("ingest@e", "compare", "ingest@cut"):
+        assert estimate_in_words(["ingest@d", stage], tmp_path) == (
+            "No estimate yet: 1 of 2 stages have no record of a run here.")

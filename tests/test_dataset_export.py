@@ -50,7 +50,7 @@ def test_pairs_come_with_their_texts_and_a_card(project):
     assert all(by_source[row.source]["target"] == row.target == row.references[0] and
                by_source[row.source]["negative"] == row.negative for row in found.itertuples())
     card = DatasetCard.load("out/README.md")
-    assert card.data.license == "cc-by-4.0" and card.data.language == "en" and card.data.size_categories == "n<1K"
+    assert card.data.license == "cc-by-4.0" and card.data.language == "en"
     assert [one["split"] for one in card.data.configs[0]["data_files"]] == ["train", "validation", "test"]
     assert "42 rows were read and 40 taken." in card.text and "same text" in card.text and "pairs.jsonl" in card.text
     assert done.stdout.startswith("out: pairs, items: train") and done.stdout.count("\n") == 2
@@ -76,7 +76,7 @@ def test_every_task_is_that_of_a_structure():
 def test_what_cannot_be_written_is_said(project):
     (project / "full").mkdir()
     (project / "full" / "mine").write_text("x")
-    for words, message in ((["full", "--texts", "--dataset", "pairs"], "full: is there already"),
+    for words, message in ((["full", "--texts", "--dataset", "pairs"], "full: exists already"),
                            (["out", "--texts", "--dataset", "pears"], "pears"),
                            (["out", "--texts", "--model", "m"], "--texts writes a data set; leave out --model")):
         done = called(*words)

@@ -1,6 +1,6 @@
 """Each command in README.md and docs/ exists: options, recipes, stages, targets of make, modules.
 
-test_whole_pipeline.py runs those that its tiny project supports.
+`make sample` runs the example in the help of each command.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def check_keycontrast(command):
         changes = [change for change in values["changes"] or () if change not in PLACEHOLDERS]
         assert values["recipe"] in recipe_names()
         read_recipe(values["recipe"], "DIR", changes=changes)
-    for target in {"run": values.get("targets"), "stage": [values.get("name")]}.get(name) or ():
+    for target in (values.get("targets") if name == "run" else None) or ():
         check_stage(target)
 
 

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
 from pipeline.cli import app
-from pipeline.explain import training_idf
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
@@ -71,8 +70,8 @@ def asked(*arguments):
     return done.stdout
 
 
-def squeezed(text):
-    return " ".join(text.split())
+def squeezed(*arguments):
+    return " ".join(asked(*arguments).split())
 
 
 def test_a_path_of_three_words_is_explained_with_its_known_scores(paths):
@@ -88,88 +87,45 @@ def test_a_path_of_three_words_is_explained_with_its_known_scores(paths):
     assert "artifacts/data/small/keywords: beta (by textrank, score 1.459)" in shown and "differs" not in shown
 
 
-def test_idf_counts_the_texts_of_training_examples_only(paths):
-    idf = training_idf(paths)
-    assert idf.n_texts == 3 and dict(idf.frequency) == {
-        "alpha": 1, "beta": 1, "gamma": 1, "run": 1, "quickly": 1, "...": 1}
-
-
 def test_a_keyword_of_another_method_or_a_fall_back_says_so(paths):
     write(paths, "attribution", {"text_id": [1, 1], "mode": ["xx", "xy"], "pair": [1, 0],
                                  "word": [TEXTS[1].split()] * 2, "score": [[0.25, 0.0, 0.75], [1.0, 1.0, 1.0]]})
-    shown = squeezed(asked("1"))
+    shown = squeezed("1")
     assert "That keyword comes from attribution, not from TextRank" in shown
     assert "Its best words: [red]delta[/red] 0.750, <b>beta 0.250, & 0.000." in shown
-    shown = squeezed(asked("2"))
-    assert "That is a fall-back: no phrase was ranked, so the word of highest IDF was taken." in shown
-    assert "by idf" in shown
-    shown = squeezed(asked("3"))
+    shown = squeezed("2")
+    assert "That is a fall-back: the method chose none, so the word of highest IDF was taken." in shown
+    shown = squeezed("3")
     assert f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster." in shown
-    assert "It differs from the choice above: the table was made with other params" in squeezed(asked("4"))
+    assert "It differs from the choice above: the table was made with other params" in squeezed("4")
 
 
-def test_another_method_is_tried_without_touching_anything(paths):
-    shown = squeezed(asked("0", "--method", "positionrank"))
-    assert "positionrank, window" in shown
+def test_another_method_or_a_new_text_is_explained(paths):
+    assert "positionrank, window" in squeezed("0", "--method", "positionrank")
     with pytest.raises(InputError, match=r"--method: textrank\.method: .*'textrank2'; did you mean 'pytextrank'"):
         asked("0", "--method", "textrank2")
-    with pytest.raises(InputError, match=r"--method: .*topicrank is computed by the pytextrank package alone"):
-        asked("0", "--method", "topicrank")
-
-
-def test_a_new_text_is_read_by_the_pipeline_of_the_params(paths):
+    with pytest.raises(InputError, match=r"no text has id 42; it has 5 texts, numbered from 0\. For a number.*--text"):
+        asked("42")
+    assert "New text" in asked("42", "--text")
     shown = asked("My rice cooker burns the rice.")
     assert "New text" in shown and "Tokens by en_ewt" in shown and "IDF over the training texts of small" in shown
     assert "cooker" in shown and "data/small/keywords" not in shown
-
-
-def test_a_number_is_a_text_id_unless_it_is_said_to_be_a_text(paths):
-    with pytest.raises(InputError, match=r"no text has id 42; it has 5 texts, numbered from 0\. For a number.*--text"):
-        asked("42")
-    shown = squeezed(asked("42", "--text"))
-    assert "New text" in shown and "Text 42" not in shown
 
 
 def test_a_chinese_text_without_any_artifacts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "140")
     write_params(datasets={"zh": {"source": "raw", "language": "zh"}}, keywords={"datasets": ["zh"]})
-    shown = squeezed(asked("我喜欢吃苹果，苹果很甜。"))
+    shown = squeezed("我喜欢吃苹果，苹果很甜。")
     assert "no data set has tokens, so no IDF: ties of scores fall to the earliest position." in shown
     assert "苹果" in shown
-
-
-def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for _ in range(2):  # outside a project, and within
-        with pytest.raises(InputError, match="no data set has a table tokens .*; make it with `keycontrast run`"):
-            asked("0")
-        write_params()
-    with pytest.raises(InputError, match="artifacts/data/small/tokens: no such artifact"):
-        asked("a text", "--dataset", "small")
-
-
-# In a folder that is no project
-
-def test_a_text_is_explained_with_the_defaults(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["explain", "My rice cooker burns the bottom layer."])
-    assert done.exit_code == 0, done.output
-    assert "No params.yaml here: the pipeline and the settings are the defaults." in " ".join(done.stdout.split())
-    assert "rice cooker" in done.stdout
 
 
 def test_stop_words_and_a_threshold_leave_phrases_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words").write_text("rice\n", encoding="utf-8")
     text = "My rice cooker burns the bottom layer."
-    shown = [CliRunner().invoke(app, ["explain", text, *options]).stdout
-             for options in ((), ("--stop-words", "words"), ("--threshold", "9"))]
+    shown = [asked(text, *options) for options in ((), ("--stop-words", "words"), ("--threshold", "9"))]
+    assert "No params.yaml here: the pipeline and the settings are the defaults." in " ".join(shown[0].split())
     assert ["rice cooker" in one.partition("Ranked phrases")[2] for one in shown] == [True, False, False]
     assert "cooker" in shown[1].partition("Ranked phrases")[2] and "No phrase was ranked" in shown[2]
-
-
-def test_a_text_id_needs_a_project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["explain", "3"])
-    assert done.exit_code == 1 and "no data set has a table tokens" in str(done.exception)

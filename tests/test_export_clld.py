@@ -1,29 +1,29 @@
-"""`keycontrast export --model`: a classifier for AutoModelForSequenceClassification, or what to do in its place."""
+"""Classifying new texts with a run, and `keycontrast export --model` for AutoModelForSequenceClassification."""
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from contextlib import chdir
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiny_classes
 import torch
 from huggingface_hub import ModelCard
 from rich.console import Console
-from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
 from models.clld.export import load_exported
-from pipeline.cli import app
 from pipeline.export import export_model
 from pipeline.predict import predict
+from pipeline.schemas import SCHEMAS
 from stages.common.paths import RunPaths
 from stages.common.settings import stage_hash
+from stages.common.tables import read_frame
 from stages.params import load_params
 from stages.tracks.clld import export
 
@@ -38,7 +38,8 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     with chdir(folder):
         tiny_classes.write_project(folder, MODELS)
-    tiny_classes.train(folder, "ct", "contrasted", "mean", "words")
+    tiny_classes.train(folder, "ct", "words", evaluate=True)
+    tiny_classes.train(folder, "contrasted", "mean")
     return folder
 
 
@@ -91,19 +92,14 @@ def test_what_an_exported_mean_was_trained_for_is_a_mean_cross_entropy(tmp_path)
 
 def test_its_card_is_one_of_the_hub(project, tmp_path):
     """Figures are those of its evaluated runs, by the hub's own reader."""
-    exported("ct", tmp_path / "before")
+    exported("contrasted", tmp_path / "before")
     before = ModelCard.load(tmp_path / "before" / "README.md")
     assert before.data.eval_results is None and "No licence is stated" in before.text
-    metrics = RunPaths("ct", 13).metrics
-    metrics.parent.mkdir(parents=True, exist_ok=True)
-    metrics.write_text(json.dumps({"run": {"accuracy": 0.75}, "settings": {"split": "test"}}), encoding="utf-8")
-    try:
-        export_model(load_params(), "ct", tmp_path / "after", Console(file=StringIO()), licence="mit")
-    finally:
-        shutil.rmtree(metrics.parent)
+    export_model(load_params(), "ct", tmp_path / "after", Console(file=StringIO()), licence="mit")
     card = ModelCard.load(tmp_path / "after" / "README.md")
-    (result,) = card.data.eval_results
-    assert (result.metric_type, result.metric_value, result.dataset_name) == ("accuracy", 0.75, "tiny")
+    accuracy = json.loads(RunPaths("ct", 13).metrics.read_text(encoding="utf-8"))["run"]["accuracy"]
+    (result,) = [result for result in card.data.eval_results if result.metric_type == "accuracy"]
+    assert (result.metric_value, result.dataset_name) == (accuracy, "tiny")
     assert (card.data.pipeline_tag, card.data.library_name, card.data.language) == ("text-classification",
                                                                                    "transformers", "en")
     assert stage_hash(load_params().plain(), "train_clld", "ct", 13) in card.text and "`number`" in card.text
@@ -130,13 +126,9 @@ def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path
     with pytest.raises(InputError, match=message):
         exported(name, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         exported("ct", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_an_export_with_other_logits_is_not_left(monkeypatch, tmp_path):
@@ -151,6 +143,26 @@ def test_an_export_with_other_logits_is_not_left(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_takes_a_model(tmp_path):
-    done = CliRunner().invoke(app, ["export", str(tmp_path / "out"), "--model", "ct"])
-    assert done.exit_code == 0 and (tmp_path / "out" / "model.safetensors").exists()
+def lines(run, texts=TEXTS, **options):
+    return list(predict(load_params(), run, texts, **options))
+
+
+@pytest.mark.parametrize("run", ["ct", "words"])
+def test_predictions_are_those_of_the_evaluated_run(run):
+    evaluated = read_frame(RunPaths(run, 13).predictions, SCHEMAS["class_predictions"])
+    found = lines(run, evaluated["text"].tolist())
+    assert [line["text"] for line in found] == evaluated["text"].tolist()
+    assert [line["label"] for line in found] == evaluated["predicted"].tolist()
+    for line in found:
+        assert list(line) == ["text", "label", "probability", "probabilities"]
+        assert list(line["probabilities"]) == tiny_classes.CLASSES
+        assert line["probability"] == max(line["probabilities"].values()) == line["probabilities"][line["label"]]
+    stored = np.stack(evaluated["probabilities"].to_list())
+    assert np.allclose([list(line["probabilities"].values()) for line in found], stored, atol=1e-5)
+
+
+def test_what_a_classifier_cannot_do_is_said():
+    with pytest.raises(InputError, match="--keyword: run ct is of the CLLD track, whose models classify"):
+        lines("ct", keyword="dog")
+    with pytest.raises(InputError, match=r"models/untrained/9/model: no trained CLLD model .* `keycontrast run`"):
+        lines("untrained")

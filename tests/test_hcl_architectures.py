@@ -2,7 +2,6 @@
 
 import json
 import re
-from contextlib import contextmanager
 
 import pytest
 import tiny_training
@@ -37,23 +36,24 @@ def project(tmp_path_factory):
     return folder
 
 
-@contextmanager
-def with_rows(project, models, runs=None):
-    """Add models and runs to ``params.yaml`` for a while."""
+@pytest.fixture(autouse=True)
+def add_rows(project, monkeypatch):
+    """Adds models and runs to ``params.yaml`` for the test."""
+    monkeypatch.chdir(project)
     file = project / "params.yaml"
     before = file.read_text()
-    params = yaml.safe_load(before)
-    params["models"]["hcl"] |= models
-    params["runs"]["hcl"] |= runs or {}
-    file.write_text(yaml.safe_dump(params))
-    try:
-        yield
-    finally:
-        file.write_text(before)
+
+    def add(models, runs=None):
+        params = yaml.safe_load(before)
+        params["models"]["hcl"] |= models
+        params["runs"]["hcl"] |= runs or {}
+        file.write_text(yaml.safe_dump(params))
+
+    yield add
+    file.write_text(before)
 
 
-def test_rows_of_one_table_are_of_the_same_items(project, monkeypatch):
-    monkeypatch.chdir(project)
+def test_rows_of_one_table_are_of_the_same_items():
     items = {name: read_frame(ModelPaths(name, 13).items, SCHEMAS["items"]) for name in MODELS}
     assert items["hcl"].equals(items["pieces"])
     predictions = {name: read_frame(RunPaths(name, 13).predictions, SCHEMAS["predictions"]) for name in MODELS}
@@ -70,11 +70,10 @@ def test_rows_of_one_table_are_of_the_same_items(project, monkeypatch):
     ("cvae", {"embedding": 8, "encoder": 8, "context": 8, "width": 8, "latent": 4, "bag": 8}),
     ("seq2seq", {"embedding": 8, "width": 8}), ("seq2seq_du", {}),
     ("group_wise", {**PIECES["transformer"], "sample_k": 2})])
-def test_every_baseline_trains_and_writes(project, monkeypatch, name, block):
-    monkeypatch.chdir(project)
+def test_every_baseline_trains_and_writes(add_rows, name, block):
     model = {"dataset": "tiny", "overrides": {"architecture": name, name: block, "training": {"epochs": 2}}}
-    with with_rows(project, {name: model}, {name: {"model": name, "decode": {"min_length": 1}}}):
-        assert train.main([name]) == generate.main([name]) == 0
+    add_rows({name: model}, {name: {"model": name, "decode": {"min_length": 1}}})
+    assert train.main([name]) == generate.main([name]) == 0
     found, other = (read_frame(RunPaths(one, 13).predictions, SCHEMAS["predictions"]) for one in (name, "pieces"))
     assert found["source"].tolist() == other["source"].tolist() and found["prediction"].str.len().gt(0).all()
     metrics = json.loads(ModelPaths(name, 13).metrics.read_text())
@@ -82,8 +81,7 @@ def test_every_baseline_trains_and_writes(project, monkeypatch, name, block):
     assert metrics["start"] == ("encoder encoder, the rest from scratch" if name == "seq2seq_du" else "from scratch")
 
 
-def test_new_texts_are_rewritten_without_keywords(project, monkeypatch):
-    monkeypatch.chdir(project)
+def test_new_texts_are_rewritten_without_keywords():
     texts = read_frame(RunPaths("pieces", 13).predictions, SCHEMAS["predictions"])
     lines = list(predict(load_params(), "pieces", texts["source"]))
     assert [(line["source"], line["words"]) for line in lines] == list(zip(texts["source"], texts["prediction"],
@@ -93,16 +91,15 @@ def test_new_texts_are_rewritten_without_keywords(project, monkeypatch):
         list(predict(load_params(), "pieces", ["x"], n=2))
 
 
-def test_a_baseline_goes_on_from_one_of_its_kind(project, monkeypatch, capsys):
+def test_a_baseline_goes_on_from_one_of_its_kind(add_rows, capsys):
     """At a rate that moves nothing it is the model that it began with, under Group-wise's loss too; else refused."""
-    monkeypatch.chdir(project)
     still = {**PIECES, "training": {"epochs": 1, "taken_rate": 1e-12}}
     changes = {"onward": {}, "wider": {"transformer": {**PIECES["transformer"], "feed_forward": 64}}, "group": {
         "architecture": "group_wise", "group_wise": {**PIECES["transformer"], "pretrain_share": 0.0}}}
-    with with_rows(project, {name: {"dataset": "tiny", "init": "artifacts/models/pieces", "overrides": still | change}
-                             for name, change in changes.items()}):
-        assert train.main(["onward"]) == train.main(["group"]) == 0
-        assert train.main(["wider"]) == 1
+    add_rows({name: {"dataset": "tiny", "init": "artifacts/models/pieces", "overrides": still | change}
+              for name, change in changes.items()})
+    assert train.main(["onward"]) == train.main(["group"]) == 0
+    assert train.main(["wider"]) == 1
     assert re.search(r"the model in init has other sizes \(.*\); give both rows the same", capsys.readouterr().err)
     first, *others = (load_file(ModelPaths(name, 13).weights / "model.safetensors")
                       for name in ("pieces", "onward", "group"))
@@ -118,10 +115,8 @@ def test_a_baseline_goes_on_from_one_of_its_kind(project, monkeypatch, capsys):
                                            "on from one of its own"),
     ({}, {"keyword": "random"}, "generate_hcl.keyword is 'random', but this model has no keyword"),
 ])
-def test_what_it_cannot_do_is_refused(project, monkeypatch, capsys, model, decode, message):
-    monkeypatch.chdir(project)
-    run = {"model": "pieces", "decode": {"min_length": 1, **decode}}
-    with with_rows(project, {"pieces": MODELS["pieces"] | model}, {"pieces": run}):
-        assert (train.main(["pieces"]) if model else generate.main(["pieces"])) == 1
+def test_what_it_cannot_do_is_refused(add_rows, capsys, model, decode, message):
+    add_rows({"pieces": MODELS["pieces"] | model}, {"pieces": {"model": "pieces", "decode": decode}})
+    assert (train.main(["pieces"]) if model else generate.main(["pieces"])) == 1
     said = capsys.readouterr().err
     assert re.search(message, said), said

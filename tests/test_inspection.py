@@ -42,30 +42,16 @@ def test_a_table_shows_columns_counts_and_provenance(folder):
     assert "text id of the input x" not in shown(folder / "examples")
     assert "text id of the input x" in text
     assert '"stage": "ingest@tiny"' in text and "took the [bold]other[/bold] way" in text
+    assert "First 1 rows" in shown(folder / "texts", rows=1) and "First" not in shown(folder / "texts", rows=0)
 
 
 def test_text_ids_become_texts_and_markup_in_data_stays_data(folder):
     text = shown(folder / "examples", as_text=True)
     assert "a [red]text[/red]" in text and "[another, a [red]text[/red]]" in text and "source_text" in text
     assert "a [red]text[/red]" not in shown(folder / "examples")
-
-
-def test_rows_are_counted_and_limited(folder):
-    assert "First 1 rows" in shown(folder / "texts", rows=1)
-    assert "First" not in shown(folder / "texts", rows=0)
-
-
-def test_texts_that_are_asked_for_must_be_there(folder):
     shutil.rmtree(folder / "texts")
-    assert "example_id" in shown(folder / "examples")
     with pytest.raises(InputError, match=r"texts: not found, so there are no texts for --text"):
         shown(folder / "examples", as_text=True)
-
-
-def test_control_characters_are_written_out(folder):
-    write_table(folder / "texts", SCHEMAS["texts"],
-                {"text_id": [0], "text": ["a\x1b[31mb\u202ec\nd"], "language": ["en"]}, PROVENANCE)
-    assert r"a\x1b[31mb\u202ec\nd" in shown(folder / "texts")
 
 
 def test_texts_that_are_safe_stay_as_they_are():

@@ -8,24 +8,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 from scipy.stats import ttest_rel
-from sklearn.metrics import cohen_kappa_score
 
 from keycontrast.errors import InputError
-from pipeline.judgement import (
-    NO_OUTPUT,
-    REFERENCE,
-    Design,
-    agreement,
-    fleiss_kappa,
-    harmless,
-    levels,
-    make_sheets,
-    paired_tests,
-    shared_outputs,
-    text_digest,
-    write_results,
-    write_sheets,
-)
+from pipeline import judgement
+from pipeline.judgement import NO_OUTPUT, REFERENCE, Design, agreement, fleiss_kappa, make_sheets, shared_outputs
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import RunPaths
 from stages.common.tables import Provenance, read_frame, write_table
@@ -52,12 +38,12 @@ def write_predictions(run, ids, source="How do I {}?", track="hcl"):
 
 def make(out, runs=RUNS, **changes):
     console = Console(file=io.StringIO(), width=200)
-    write_sheets(runs, out, console, **({"items": 5, "seed": 1} | changes))
+    judgement.write_sheets(runs, out, console, **({"items": 5, "seed": 1} | changes))
     return console.file.getvalue()
 
 
 def read(folder, **options):
-    write_results(folder, Console(file=io.StringIO()), **options)
+    judgement.write_results(folder, Console(file=io.StringIO()), **options)
     return (folder / "results.md").read_text(encoding="utf-8")
 
 
@@ -101,8 +87,6 @@ def test_kappas_of_equal_ratings_are_undefined_and_pairs_follow_who_judged_what(
     kappas = agreement(table.assign(criterion="fluency"), Design(3, 3, 2, 1, 3, ("fluency",)))["fluency"]
     assert kappas["outputs"] == 2 and [*kappas.index[3:]] == ["rater-1 rater-2", "rater-1 rater-3"]
     assert kappas["Fleiss"] == pytest.approx(fleiss_kappa(np.array([[0, 1, 1], [2, 0, 0]])))
-    kappas = agreement(scored([1, 2, 3, 1, 1], [1, 2, 3, 2, 3]), FLUENCY, "quadratic")["fluency"]
-    assert kappas["rater-1 rater-2"] == cohen_kappa_score([1, 2, 3, 1, 1], [1, 2, 3, 2, 3], weights="quadratic")
 
 
 def test_the_test_of_two_systems_is_that_of_scipy_on_means_per_item():
@@ -110,12 +94,12 @@ def test_the_test_of_two_systems_is_that_of_scipy_on_means_per_item():
     table = pd.DataFrame([(item, run, f"rater-{rater}", "fluency", draw.integers(1, 4)) for item in range(10)
                           for run in "ab" for rater in range(3)], columns=[*SCHEMAS["judgements"].arrow().names])
     means = table.groupby(["item", "run"])["score"].mean().unstack()
-    (test,) = paired_tests(table).itertuples()
+    (test,) = judgement.paired_tests(table).itertuples()
     assert (test.t, test.p) == pytest.approx(ttest_rel(means["a"], means["b"])) and test.items == 10
-    assert levels(table).iloc[0, 2:].tolist() == [means["a"].mean(), means["a"].std(), 10]
+    assert judgement.levels(table).iloc[0, 2:].tolist() == [means["a"].mean(), means["a"].std(), 10]
     # Thirds do not add up exactly: differences that are all 1/3 differ in their last digit.
     same = pd.concat([scored([1, 2, 2], [1, 1, 2], [2, 1, 3]), scored([1, 1, 2], [1, 1, 2], [1, 1, 2]).assign(run="b")])
-    (test,) = paired_tests(same).itertuples()
+    (test,) = judgement.paired_tests(same).itertuples()
     assert np.isnan(test.t) and np.isnan(test.p) and test.difference == pytest.approx(1 / 3)
 
 
@@ -133,11 +117,12 @@ def test_sheets_have_every_output_once_and_are_shuffled_for_each_rater_by_the_se
 
 def test_cells_do_nothing_in_a_spreadsheet():
     for text in ("=1+1", "+1", "-1", "@sum", " =1", "\t=1", "＝1"):
-        assert harmless(text).startswith("'")
+        assert judgement.harmless(text).startswith("'")
     for text in ("How are you?", "1 - 2", "", "“减肥”, he said; \"yes\""):
-        assert harmless(text) == text
-    assert harmless("two\r\nlines") == "two  lines"
-    assert text_digest("Why?", "=1") == text_digest("why", "'=1") != text_digest("why1", "'=")
+        assert judgement.harmless(text) == text
+    assert judgement.harmless("two\r\nlines") == "two  lines"
+    digests = [judgement.text_digest(*texts) for texts in (("Why?", "=1"), ("why", "'=1"), ("why1", "'="))]
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_sheets_hide_the_runs(project):

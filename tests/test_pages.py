@@ -1,7 +1,9 @@
-"""The documents as a site: links, references, and that the tutorial runs."""
+"""Documents: generated parts are up to date, names in them exist, links of the site, and the tutorial runs."""
 
+import importlib
 import json
 import re
+from functools import reduce
 
 import matplotlib
 import pytest
@@ -12,8 +14,12 @@ from source_imports import ROOT
 import keycontrast
 from pipeline import pages
 from pipeline.cli import app
+from pipeline.documentation import documents
 from pipeline.schemas import SCHEMAS
+from stages.params import Params
 
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+METHODS = [ROOT / "docs" / f"{method}.md" for method in ("hcl", "pgkpr", "clld")]
 MKDOCS = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506 - strings alone
 
 
@@ -46,6 +52,47 @@ def test_references_have_every_public_name_every_command_and_every_table():
     assert all(f"## {name}\n" in pages.data_dictionary() for name in SCHEMAS)
 
 
+def test_generated_documents_are_up_to_date():
+    stale = [str(path) for path, text in documents().items()
+             if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != text]
+    assert stale == [], "run `make docs`"
+    picture = (ROOT / "docs" / "img" / "dag.svg").read_text(encoding="utf-8")
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    assert not [stage for stage in stages if not re.search(rf"\b{stage}\b", picture)], "name them in docs/img/dag.svg"
+
+
+def test_every_function_that_a_method_page_names_exists():
+    for page in METHODS:
+        names = re.findall(r"`((?:models\.\w+\.\w+|stages|keycontrast)\.[\w.]+)`", page.read_text("utf-8"))
+        missing = [name for name in names if "NAME" not in name for module, _, attribute in [name.rpartition(".")]
+                   if not hasattr(importlib.import_module(module), attribute)]
+        assert names and not missing, page.name
+
+
+def test_every_setting_that_a_page_names_exists():
+    params = Params.model_validate({"recipe": "any", "datasets": {"any": {"source": "texts.csv"}}}).model_dump()
+    for page in [*METHODS, *(ROOT / "docs" / f"{name}.md" for name in ("data", "running"))]:
+        names = [name for name in re.findall(r"`(\w+(?:\.\w+)+)`", page.read_text("utf-8"))
+                 if name.split(".")[0] in params and not name.startswith("models.")]
+        missing = []
+        for name in names:
+            try:
+                reduce(lambda block, part: block[part], name.split("."), params)
+            except (KeyError, TypeError):
+                missing.append(name)
+        assert names and not missing, page.name
+
+
+def test_relative_links_and_paths_lead_somewhere():
+    path = r"`((?:pipeline|stages|models|benchmarks|recipes|docs|tests|metrics|data)/[\w./*-]*\.(?:py|yaml|md))`"
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        links = [page.parent / target for target in re.findall(r"\]\((?!https?:)([^)#]+)", text)]
+        missing = [str(link) for link in links if not link.exists()]
+        missing += [name for name in re.findall(path, text) if not list(ROOT.glob(name))]
+        assert not missing, page.name
+
+
 NOTEBOOK = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text(encoding="utf-8"))
 CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
@@ -70,11 +117,3 @@ def test_the_tutorial_runs_to_its_end(capfd):
     names = run_cells(lambda tags: True)
     assert len(names["keywords"]) == 5
     assert "7 stages" in capfd.readouterr().out
-
-
-def test_the_tutorial_is_committed_with_small_outputs():
-    assert [cell["execution_count"] for cell in CODE] == list(range(1, len(CODE) + 1))
-    outputs = [output for cell in CODE for output in cell["outputs"]]
-    assert {output["output_type"] for output in outputs} <= {"stream", "execute_result", "display_data"}
-    assert len(json.dumps(outputs)) < 100_000 and "text/html" not in str(outputs)
-    assert NOTEBOOK["metadata"]["kernelspec"]["name"] == "python3"

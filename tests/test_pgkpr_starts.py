@@ -73,17 +73,14 @@ def test_a_row_of_no_epoch_is_the_start_itself(inside):
     assert generate.main(["still"]) == 0
 
 
-def test_a_row_goes_on_from_another_model_of_the_track(inside):
+def test_a_row_goes_on_from_another_model_and_the_plain_transformer_takes_what_it_shares(inside):
     slow = {"training": {"epochs": 1, "learning_rate": 1e-9}}
     assert inside("onward", init="artifacts/models/first", overrides=slow) == 0
-    for name, value in weights("first").items():
-        torch.testing.assert_close(weights("onward")[name], value, rtol=0, atol=1e-6)
-
-
-def test_the_plain_transformer_takes_what_it_shares(inside):
     still = {"architecture": "transformer", "training": {"epochs": 0}}
     assert inside("plain", init="given", overrides=still) == 0
     given = load_file("given/model.safetensors")
+    for name, value in weights("first").items():
+        torch.testing.assert_close(weights("onward")[name], value, rtol=0, atol=1e-6)
     for name, value in weights("plain").items():
         torch.testing.assert_close(value, given[name].float(), rtol=0, atol=0)
 
@@ -123,10 +120,8 @@ def test_a_damaged_start_is_refused(inside, capsys):
         file.write_bytes(whole[:-40])
         assert inside("odd", init="given") == 1
         assert "given/model.safetensors: has changed since" in capsys.readouterr().err
-        Path("given/digests.json").rename("given/kept")
-        assert inside("odd", init="given") == 1
-        assert "given: the start is damaged" in capsys.readouterr().err
         file.unlink()
+        Path("given/digests.json").rename("given/kept")
         assert inside("odd", init="given") == 1
         assert "init is given, and given/model.safetensors is not there" in capsys.readouterr().err
     finally:

@@ -7,13 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from classifier_artifacts import (
-    ATTACK,
-    CLASSES,
-    confusion_rows,
-    provenance,
-    write_classifiers,
-)
+from classifier_artifacts import ATTACK, CLASSES, provenance, write_classifiers
 from report_outline import assert_sound, part, rows, track
 
 import stages.results.page.classes
@@ -28,6 +22,7 @@ from stages.results.model import Classifier
 from stages.results.page.answers import steps
 from stages.results.page.classes import confusion_plot
 from stages.results.report import main
+from stages.tracks.clld.tables import confusion_table
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +146,7 @@ def test_confusions_say_themselves_the_most_frequent_first():
 # -- faults -----------------------------------------------------------------------------------------------------
 
 def test_tables_of_other_classes_are_refused(project, capsys):
-    table = confusion_rows(np.eye(len(CLASSES), dtype=int)).replace("alt.atheism", "alt.theism")
+    table = confusion_table(np.eye(len(CLASSES), dtype=int), CLASSES).replace("alt.atheism", "alt.theism")
     write_table(RunPaths("cl", 13).table("confusion"), SCHEMAS["confusion"], table, provenance("x"))
     assert main([]) == 1
     assert "of other classes than classes.parquet" in capsys.readouterr().err

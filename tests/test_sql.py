@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
 from pipeline.cli import app
-from pipeline.sql import answer, catalog, plain, single_file
+from pipeline.sql import answer, catalog, single_file
 
 
 @pytest.fixture
@@ -60,12 +60,8 @@ def test_the_catalog_lists_each_file_once(project):
     assert catalog().datasets == {"small": "small"}
     assert set(catalog().schemas["models_hcl"]) == {"history"}
     assert ("small", "nodes") in {(row[1], row[2]) for row in rows("show all tables")}
-
-
-def test_a_second_seed_has_views_of_its_own(project):
     shutil.copytree(project / "artifacts/models/hcl/13", project / "artifacts/models/hcl/14")
     assert {"models_hcl_13", "models_hcl_14", "runs_hcl"} <= set(catalog().schemas)
-    assert rows("select max(loss) from models_hcl_14.history") == [(0.25,)]
 
 
 def test_a_name_in_several_places_is_not_guessed(project):
@@ -90,8 +86,7 @@ def test_names_that_sql_reserves_or_that_collide_are_made_distinct(project):
     ("select keywrd from nodes", "keyword"), ("select * from nodess", "`show all tables` lists all views"),
     ("selec 1", r"Parser Error: syntax error at or near \"selec\""),
     ("select 'a'::int", "Could not convert string 'a'"),
-    ("select 1; select 2", "one statement that reads .* found SELECT and SELECT"),
-    ("", "one statement that reads .* found none"),
+    ("", "no statement with an answer"), ("select '\udcff'", "not valid in the encoding"),
 ])
 def test_errors_name_what_is_wrong_and_what_is_near(project, sql, message):
     with pytest.raises(InputError, match=message):
@@ -100,7 +95,7 @@ def test_errors_name_what_is_wrong_and_what_is_near(project, sql, message):
 
 @pytest.mark.parametrize("sql", [
     "delete from nodes", "create table t as select 1", "drop view small.nodes", "set threads = 1",
-    "copy nodes to 'out.csv'", "attach 'x.db' as x", "install httpfs", "call pragma_version()",
+    "copy nodes to 'out.csv'", "attach 'x.db' as x", "install httpfs",
     "copy (select 1) to 'artifacts/data/small/graph/nodes' (use_tmp_file false)",
     "with w as (copy (select 1) to 'artifacts/data/small/graph/nodes' (use_tmp_file false)) select * from w",
     "explain analyze copy (select 1) to 'artifacts/data/small/graph/nodes' (use_tmp_file false)",
@@ -131,22 +126,15 @@ def test_csv_and_json_hold_the_whole_answer(project):
     table = list(csv.reader(io.StringIO(text)))
     assert table[0] == ["node_id", "node_id_1", "list", "keyword"] and len(table) == 7
     assert table[5] == ["4", "4", "[1, null]", "减肥 \x1b[31m"]
-    text = asked("--sql", "select keyword, 1.5::decimal(3, 1) as d, 'nan'::double as n from nodes limit 1", "--json")
-    assert json.loads(text) == {"keyword": "<script>", "d": 1.5, "n": None}
+    text = asked("--sql", "select 1.5::decimal(3, 1) as d, ['nan'::double] as n, 'x'::blob as b", "--json")
+    assert json.loads(text) == {"d": 1.5, "n": [None], "b": "b'x'"}
     cut = CliRunner().invoke(app, ["inspect", "--sql", "select * from nodes", "--json", "--rows", "2"])
     assert len(cut.stdout.splitlines()) == 2 and "cut after 2 rows" in cut.stderr
 
 
-def test_plain_values_can_be_json():
-    assert plain({"a": (1, float("inf"), b"x")}) == {"a": [1, None, "b'x'"]}
-
-
-def test_a_folder_is_queried_alone(project):
+def test_a_folder_is_queried_alone_and_one_file_is_the_view_artifact(project):
     assert set(catalog(project / "artifacts" / "runs").schemas) == {"hcl", "hcl_no_graph"}
     assert "6" in asked("artifacts/data/small", "--sql", "select count(*) from nodes")
-
-
-def test_one_file_is_the_view_artifact(project):
     assert "0.125" in asked("artifacts/models/hcl/13/history.csv", "--sql", "select min(loss) from artifact")
     file = single_file(project / "artifacts/runs/hcl/13/metrics.json")
     assert rows("select run.bleu_1 from artifact", files=file) == [(0.5,)]

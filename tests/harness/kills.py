@@ -45,6 +45,7 @@ def _tiny(folder: Path) -> Path:
     return project
 
 
+_STARTING_SECONDS, _STAGE_SECONDS = 12, 3   # within which a kill falls, before and after a stage has begun
 _MAKING, _DONE = threading.Lock(), list[Undisturbed]()
 _TRACKER = "resource_tracker"
 
@@ -63,97 +64,62 @@ def undisturbed(home: Path) -> Undisturbed:
 
 def killed_project(chance: random.Random, home: Path, kills: int = 10) -> Verdict:
     """Kill runs of one project, each at a random moment, and let it end; there are fewer kills if a run ends before."""
-    whole, said, happened = undisturbed(home), list[str](), 0
+    whole, said = undisturbed(home), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         project, log = Path(folder) / "p", Path(folder) / "run.log"
         shutil.copytree(whole.start, project)
         for left in range(kills, 0, -1):
-            kill = _Kill(chance, whole, project, log, left)
-            fault = kill.fault()
-            said.append(kill.what)
-            happened += kill.happened
-            if fault:
-                return Verdict("; ".join(said), f"{fault}\n{log.read_text(errors='replace')[-1500:]}", happened)
-            if kill.ended:
-                break
-        return Verdict("; ".join(said), _last_fault(whole, project, log), happened)
-
-
-class _Kill:
-    """One run and its kill."""
-
-    def __init__(self, chance: random.Random, whole: Undisturbed, project: Path, log: Path, left: int) -> None:
-        self._chance, self._whole, self._project, self._log = chance, whole, project, log
-        self._target = chance.choice(_TARGETS)
-        rest = len(whole.lock) - len(_lock(project))
-        self._stages = chance.randrange(1 + max(1, 2 * rest // (left + 1)))
-        self._seconds = chance.uniform(0, 3 if self._stages else 12)
-        self.what, self.happened, self.ended = "", False, False
-
-    def fault(self) -> str:
-        """Run, kill, look; return what should not have happened."""
-        command = _run(self._project, self._log)
-        try:
-            self._wait(command)
-            if command.poll() is not None:
-                self.what = f"ended before {self._seconds:.1f} s after stage {self._stages}"
-                return self._wrong(command)
-            victims = self._victims(command)
-            names = " ".join(_name(victim) for victim in victims)
-            self.what = f"{self._target} ({names[:80]}), {self._seconds:.1f} s after stage {self._stages}"
-            self.happened = True
-            for victim in victims:
-                with suppress(psutil.NoSuchProcess):
-                    victim.kill()
-            if command.pid in {victim.pid for victim in victims}:
+            command = _run(project, log)
+            try:
+                said += _killed(chance, command, project, len(whole.lock) - len(_lock(project)), left)
+                fault = _fault(command, project, log) or _partial(whole, project)
+            finally:
+                command.kill()
                 command.wait()
-                return self._left(signal.SIGKILL) or _partial(self._whole, self._project)
-            return self._wrong(command)
-        finally:
-            command.kill()
-            command.wait()
+            if fault:
+                return Verdict("; ".join(said), f"{fault}\n{log.read_text(errors='replace')[-1500:]}", len(said))
+            if command.returncode == 0:
+                break
+        return Verdict("; ".join(said), _last_fault(whole, project, log), len(said))
 
-    def _wait(self, command: "subprocess.Popen[bytes]") -> None:
-        """Wait until so many stages of this run have begun, and for some moments more."""
-        logs, began = self._project / ".keycontrast" / "logs", time.time()
-        end = time.monotonic() + _SECONDS_OF_A_RUN
-        while command.poll() is None and time.monotonic() < end and self._stages > sum(
-                path.stat().st_mtime > began for path in logs.glob("*.log")):
-            time.sleep(0.05)
-        with suppress(subprocess.TimeoutExpired):
-            command.wait(self._seconds)
 
-    def _victims(self, command: "subprocess.Popen[bytes]") -> list[psutil.Process]:
-        own = psutil.Process(command.pid)
-        below = own.children(recursive=True)
-        if self._target == "all":
-            return self._chance.sample([own, *below], 1 + len(below))
-        # Without Python's own tracker of semaphores nothing goes wrong, but a new one says that it never saw the old.
-        children = [one for one in below if _name(one) != _TRACKER]
-        if self._target == "child" and children:
-            return [self._chance.choice(sorted(children, key=lambda process: process.pid))]
-        return [own]
+def _killed(chance: random.Random, command: "subprocess.Popen[bytes]", project: Path, rest: int,
+            left: int) -> list[str]:
+    """Kill the command, a child or some of all after a random number of stages; return what was killed, if anything."""
+    target, stages = chance.choice(_TARGETS), chance.randrange(1 + max(1, 2 * rest // (left + 1)))
+    logs, began, end = project / ".keycontrast" / "logs", time.time(), time.monotonic() + _SECONDS_OF_A_RUN
+    while command.poll() is None and time.monotonic() < end and stages > sum(
+            path.stat().st_mtime > began for path in logs.glob("*.log")):
+        time.sleep(0.05)
+    with suppress(subprocess.TimeoutExpired):
+        command.wait(chance.uniform(0, _STAGE_SECONDS if stages else _STARTING_SECONDS))
+    if command.poll() is not None:
+        return []
+    own = psutil.Process(command.pid)
+    below = own.children(recursive=True)
+    # Without Python's own tracker of semaphores nothing goes wrong, but a new one says that it never saw the old.
+    children = sorted((one for one in below if _name(one) != _TRACKER), key=lambda process: process.pid)
+    victims = chance.sample([own, *below], 1 + len(below)) if target == "all" else [
+        chance.choice(children) if target == "child" and children else own]
+    said = f"{target} ({' '.join(map(_name, victims))[:80]}) after stage {stages}"
+    for victim in victims:
+        with suppress(psutil.NoSuchProcess):
+            victim.kill()
+    return [said]
 
-    def _wrong(self, command: "subprocess.Popen[bytes]") -> str:
-        """Return what is wrong with how the command goes on without what was killed, and ends."""
-        began = time.monotonic()
-        try:
-            status = command.wait(_SECONDS_OF_A_RUN)
-        except subprocess.TimeoutExpired:
-            return f"the command did not end within {_SECONDS_OF_A_RUN:.0f} s"
-        self.ended = status == 0
-        self.what += f", went on for {time.monotonic() - began:.0f} s to status {status}"
-        output = self._log.read_text(errors="replace")
-        if status not in (0, 1) or "Traceback" in output:
-            return f"the command ended with {status} and a traceback" if "Traceback" in output else f"status {status}"
-        return self._left(0) or _partial(self._whole, self._project)
 
-    def _left(self, number: int) -> str:
-        """Return what lived on."""
-        began = time.monotonic()
-        while (alive := _living(self._project)) and time.monotonic() - began < _SECONDS_TO_END:
-            time.sleep(0.05)
-        return f"{_SECONDS_TO_END} s after the end by {number} there lived {alive}" if alive else ""
+def _fault(command: "subprocess.Popen[bytes]", project: Path, log: Path) -> str:
+    """Return what is wrong with how the command ends, killed or without what was killed, and what it leaves running."""
+    try:
+        status = command.wait(_SECONDS_OF_A_RUN)
+    except subprocess.TimeoutExpired:
+        return f"the command did not end within {_SECONDS_OF_A_RUN:.0f} s"
+    if status not in (0, 1, -signal.SIGKILL) or status >= 0 and "Traceback" in log.read_text(errors="replace"):
+        return f"the command ended with status {status}"
+    began = time.monotonic()
+    while (alive := _living(project)) and time.monotonic() - began < _SECONDS_TO_END:
+        time.sleep(0.05)
+    return f"{_SECONDS_TO_END:.0f} s after the end by {status} there lived {alive}" if alive else ""
 
 
 def _last_fault(whole: Undisturbed, project: Path, log: Path) -> str:
@@ -190,7 +156,7 @@ def _partial(whole: Undisturbed, project: Path) -> str:
 
 
 def _lock(project: Path) -> dict[str, Any]:
-    """Return ``dvc.lock``, or nothing: DVC writes over it, and the next run puts back what a kill has cut off."""
+    """Return ``dvc.lock``, or nothing while a kill has cut it off."""
     with suppress(UnreadableLock):
         return read_lock(project)
     return {}

@@ -1,21 +1,24 @@
-"""PGKPR beside the authors' public code, which `--peer` names: `python -m benchmarks pgkpr_parity --peer DIR`.
+"""Training beside the Hugging Face ``Trainer``, and beside the authors' public PGKPR code.
 
-Their loader, perturbation, losses, network and decoding run unchanged on made-up sentences with tags, and ours on the
-same. A difference is named by the setting that causes it, or by the part of docs/pgkpr.md that explains it; any other
-is a disagreement.
+Seconds per optimiser step of our loop and of the same module in a ``Trainer``. Both keep freed memory for the next
+step, as the stages do (``stages.run.processes``).
+
+With `--peer DIR` the public code's loader, perturbation, losses, network and decoding run unchanged beside ours on
+made-up sentences. Every difference must be explained by a setting or by a part of docs/pgkpr.md.
 """
 
 import ast
 import random
 import sys
+import tempfile
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from importlib import import_module
-from math import sqrt
+from math import inf, sqrt
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -24,18 +27,33 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from benchmarks.harness import WANTED, Context, Disagreement, Section
+from benchmarks.gpu import SEED, SUBJECTS, Bar, Job
+from benchmarks.harness import WANTED, Context, Disagreement, Section, timings
 from keycontrast.errors import InputError
 from models.common import BOS, EOS, IGNORE, PAD
 from models.common.decoding import Rules
+from models.common.training import Step, epoch_batches, fit
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig, counterpart, perturbed
 from models.pgkpr.rewriters import rewriter_of
+from stages.common.seeds import derived_seed
+from stages.common.training import loop_settings
+from stages.run.checkpoints import FolderCheckpoints
+from stages.run.processes import keep_freed_memory
 from stages.tracks.pgkpr.items import Vocabulary, released_form
 from stages.tracks.pgkpr.params import TrainPgkpr
 from stages.tracks.pgkpr.train import PairBatches, part_counts, part_weights, training_mask
 
-SEED = 13
+TOLERANCE = 1e-5  # of losses and weights of two trainings without dropout
+_STEPS = 5
+# Track of each model, and settings that differ from the defaults of the block train_hcl.
+_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "the deterministic backbone": ("hcl", {"latent": {"enabled": False}, "keyword": {"condition": False}}),
+    "HCL": ("hcl", {}), "PGKPR": ("pgkpr", {})}
+_NOTES = ["Both train the same module on the same batches in the same order, the Trainer without logging and "
+          "checkpoints. Ours collates in a thread, and reads losses and gradient norm once per step.",
+          "Both keep freed memory for the next step, as our stages do; a plain script with a Trainer does not."]
 MAX_LENGTH, STEPS = 17, 16  # words that a model reads, and that the public code decodes
 _WIDTH = 2 * MAX_LENGTH + 3  # of every sequence of the public code
 _SIZES = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32}
@@ -56,27 +74,158 @@ _PATTERNS = ("WP VBZ DT JJS NN IN DT NN .", "WRB VBP PRP VB DT JJ NN .", "MD PRP
              "WRB MD PRP VB DT JJ NN IN DT NN CC VB NNS RB TO VB DT JJ NN")  # the last is longer than models read
 
 
+class Clock(Bar, TrainerCallback):
+    """Records the time at which each step ends: a bar of our loop and a callback of the Trainer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[float] = []
+        self.update()
+
+    def update(self, n: int = 1) -> None:
+        """Record the time once the device has finished its work."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self.times.append(time.perf_counter())
+
+    def on_step_end(self, *call: Any, **more: Any) -> None:
+        """Record the time of a step of the Trainer."""
+        self.update()
+
+
+@dataclass
+class Ran:
+    """Seconds of the steps of a training but the first, losses, and weights at the end."""
+
+    seconds: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+def run(context: Context) -> list[Section]:
+    """Compare both precisions, on random words and weights, and parity if the public code is named."""
+    keep_freed_memory()
+    torch.use_deterministic_algorithms(True)
+    device, sizes = "cuda" if torch.cuda.is_available() else "cpu", "tiny" if context.quick else "small"
+    sections = [_section(name, Job(track, precision, device, sizes, settings=settings), context.repeats)
+                for name, (track, settings) in _MODELS.items() for precision in ("fp32", "bf16")]
+    return sections if context.peer is None else [*sections, parity(context.peer)]
+
+
+def _section(name: str, job: Job, repeats: int) -> Section:
+    agreement = same_training(ours(job, False), theirs(job, False))
+    seconds: dict[str, list[float]] = {"our loop": [], "transformers.Trainer": []}
+    for _ in range(repeats):
+        for runs, train in zip(seconds.values(), (ours, theirs), strict=True):
+            runs += train(job, True).seconds
+    rows = timings(seconds, job.batch[0], "items")
+    place = torch.cuda.get_device_name() if job.device == "cuda" else f"CPU, {torch.get_num_threads()} thread(s)"
+    workload = (f"batches of {job.batch[0]} items, sizes `{job.sizes}` (benchmarks/gpu.py), {place}; from one step's "
+                f"end to the next's, collation, clipping and fused AdamW included")
+    return Section(f"{name}, {job.precision}", workload, agreement, [rows], _NOTES)
+
+
+def ours(job: Job, dropout: bool) -> Ran:
+    """Train with :func:`models.common.training.fit`; only trainings without dropout return weights."""
+    task, clock = SUBJECTS[job.track](job).task(_STEPS * job.batch[0], job.device, dropout), Clock()
+    task.validate = lambda: {"loss": 0.0, "accuracy": 0.0}
+    losses: list[Tensor] = []
+    inner = task.train_batch
+
+    def train_batch(batch: Any, step: Step) -> Any:
+        loss, parts = inner(batch, step)
+        losses.append(loss.detach())
+        return loss, parts
+
+    task.train_batch = train_batch
+    settings = loop_settings({"epochs": 1, "batch_size": job.batch[0], "precision": job.precision,
+                              "schedule": "constant", "weight_decay": 0.0})
+    with tempfile.TemporaryDirectory() as folder:
+        fit(task, settings, FolderCheckpoints(Path(folder), "benchmark", inf), partial(derived_seed, SEED),
+            clock.opened)
+    return _ran(clock, losses, task.module, dropout)
+
+
+def theirs(job: Job, dropout: bool) -> Ran:
+    """Train with ``transformers.Trainer``: the same module, batches, order and optimiser."""
+    task, clock = SUBJECTS[job.track](job).task(_STEPS * job.batch[0], job.device, dropout), Clock()
+    learner, on_cpu = _Learner(task), job.device == "cpu"
+    optimiser = torch.optim.AdamW([{"params": list(group.parameters), "lr": group.rate}
+                                   for group in task.parameter_groups()], lr=0.0, weight_decay=0.0, fused=True)
+    constant = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0)
+    items = [item for batch in epoch_batches(task.n_train, job.batch[0], derived_seed(SEED, "order", 0))
+             for item in batch]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder, num_train_epochs=1, per_device_train_batch_size=job.batch[0], max_grad_norm=1.0,
+            bf16=job.precision == "bf16", use_cpu=on_cpu, save_strategy="no", logging_strategy="no", report_to=[],
+            disable_tqdm=True, train_sampling_strategy="sequential", remove_unused_columns=False,
+            dataloader_pin_memory=not on_cpu)
+        trainer = Trainer(learner, arguments, learner.collate, items,  # type: ignore[arg-type]
+                          optimizers=(optimiser, constant), callbacks=[clock])
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return _ran(clock, learner.losses, task.module, dropout)
+
+
+class _Learner(nn.Module):
+    """A task as a Trainer needs it: the forward pass returns the loss. Batches come in the order of collation."""
+
+    def __init__(self, task: Any) -> None:
+        super().__init__()
+        self.module, self.task = task.module, [task]
+        self.waiting: list[Any] = []
+        self.losses: list[Tensor] = []
+
+    def collate(self, items: list[int]) -> dict[str, Tensor]:
+        """Return the batch of ``items``."""
+        self.waiting.append(items)
+        return dict(self.task[0].load(items))
+
+    def forward(self, **batch: Tensor) -> dict[str, Tensor]:
+        """Return the loss."""
+        loss, _ = self.task[0].train_batch(batch, Step(0, 1, 0, self.waiting.pop(0)))
+        self.losses.append(loss.detach())
+        return {"loss": loss}
+
+
+def _ran(clock: Clock, losses: list[Tensor], module: nn.Module, dropout: bool) -> Ran:
+    seconds = np.diff(clock.times)[1:].tolist()
+    weights = {} if dropout else {name: one.detach().cpu() for name, one in module.named_parameters()}
+    return Ran(seconds, [float(loss) for loss in losses], weights)
+
+
+def same_training(mine: Ran, other: Ran) -> str:
+    """Compare the first losses and the last weights of two trainings without dropout, and return a summary."""
+    if len(mine.losses) != len(other.losses) or mine.weights.keys() != other.weights.keys():
+        raise Disagreement(f"training: {len(mine.losses)} losses and {len(mine.weights)} weights, the Trainer has "
+                           f"{len(other.losses)} and {len(other.weights)}")
+    loss = abs(mine.losses[0] - other.losses[0])
+    gap = max(float((mine.weights[name] - other.weights[name]).abs().max()) for name in mine.weights)
+    summary = (f"without dropout, the first loss differs by {loss:.2g} and the weights after {len(mine.losses)} steps "
+               f"by up to {gap:.2g}")
+    if not (loss <= TOLERANCE and gap <= TOLERANCE):
+        raise Disagreement(f"training: {summary}")
+    return summary
+
+
+# Parity with the public PGKPR code
+
+
 @dataclass(frozen=True)
 class Finding:
-    """The largest difference of ours and the public code in one part.
-
-    Attributes:
-        ours: settings of ours.
-        public: the code of theirs.
-        switch: setting that causes a difference; if empty there may be none but rounding.
-        rounding: largest difference that counts as none.
-    """
+    """The largest difference between ours and the public code in one part."""
 
     part: str
-    ours: str
-    public: str
+    ours: str   # our settings
+    public: str     # their code
     difference: float
-    switch: str = ""
+    switch: str = ""    # setting that causes a difference
     rounding: float = 0.0
 
     @property
     def same(self) -> bool:
-        """Whether there is no difference but rounding."""
+        """Whether the difference is within rounding."""
         return self.difference <= self.rounding
 
 
@@ -96,11 +245,11 @@ class Given:
         (work / "words").write_text("\n".join(map(str, counts.index)) + "\n", encoding="utf-8")
         rng, coins = np.random.default_rng(SEED), random.Random(_COINS)
         self.scores = [rng.random(len(row)).round(4) for row in self.frame["source_words"]]
-        # Keywords that the public code's coins choose by the scores, in its order of drawing.
+        # Keywords that the public code draws by the scores.
         self.keywords = [np.array([score > coins.random() for score in row], dtype=np.float32) for row in self.scores]
 
     def pairs(self, vocabulary: Vocabulary, mark_all: bool = True) -> PairBatches:
-        """Return our batches of the pairs, with these keywords."""
+        """Return our batches of the pairs, with the drawn keywords."""
         batch = PairBatches(self.frame, vocabulary, MAX_LENGTH, [self.keywords], True).batch(range(len(self.frame)))
         mask = training_mask(batch["p"], batch["x_lengths"], batch["repeat"] if mark_all else None).float().numpy()
         rows = [np.append(row[:len(words)], np.zeros(max(0, len(words) - len(row)), np.float32))
@@ -114,7 +263,7 @@ class Given:
 
     @cached_property
     def theirs(self) -> tuple[list[Tensor], dict[int, str]]:
-        """What the public code's loader gives of the pairs, and its tokens by id."""
+        """The tensors of the pairs from the public code's loader, and its tokens by id."""
         kinds = (("sen", "words", str), ("question", "words", str), ("pos", "tags", "[{}]".format))
         columns = {f"{kind}{number}": [" ".join(map(form, row)) for row in self.frame[f"{side}_{of}"]]
                    for number, side in enumerate(_SIDES, 1) for kind, of, form in kinds}
@@ -138,7 +287,7 @@ class Given:
 
 
 def drawn(count: int, seed: int) -> pd.DataFrame:
-    """Return different pairs of sentences as rows of table ``paraphrase_items``, in lower case."""
+    """Return distinct pairs of sentences as rows of table ``paraphrase_items``, in lower case."""
     coins = random.Random(seed)
     texts: dict[tuple[str, ...], list[str]] = {}
     while len(texts) < 2 * count:
@@ -155,26 +304,16 @@ def drawn(count: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"example_id": range(count), "reference": 0, "group": range(count), **columns, **scores})
 
 
-def run(context: Context) -> list[Section]:
-    """Compare every part.
-
-    Raises:
-        Disagreement: some differ, and no switch is named for it.
-        InputError: the folder of the public code lacks a file or a function.
-    """
-    assert context.peer is not None, "the command line asks for it"
-    with TemporaryDirectory() as temporary, warnings.catch_warnings():
+def parity(peer: Path) -> Section:
+    """Compare ours with the public code in folder ``peer``, part by part."""
+    with tempfile.TemporaryDirectory() as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        given = Given(context.peer.resolve(), Path(temporary))
-        return [report([*sequences(given), *losses(given)])]
+        given = Given(peer.resolve(), Path(temporary))
+        return report([*sequences(given), *losses(given)])
 
 
 def report(findings: Sequence[Finding]) -> Section:
-    """Return the findings as a section.
-
-    Raises:
-        Disagreement: a difference that no switch names.
-    """
+    """Return the findings as a section; a difference that no switch explains is a disagreement."""
     if wrong := [finding for finding in findings if not finding.same and not finding.switch]:
         raise Disagreement("pgkpr: the public code and ours differ, and no switch says why: " + "; ".join(
             f"{one.part} ({one.ours}; {one.public}) by {one.difference:.2g}" for one in wrong))
@@ -183,15 +322,10 @@ def report(findings: Sequence[Finding]) -> Section:
              for one in findings]
     return Section("Parity, part by part", f"{_PAIRS} pairs of made-up sentences with tags, random weights, fp32, CPU",
                    f"{sum(one.same for one in findings)} of {len(findings)} comparisons show no difference but "
-                   f"rounding (up to {_ROUNDING:.0e}); the others are named by what causes them", [table], _NOTES)
-
-
-_NOTES = ["Not run: scores of words, PSI, IANet, its S-Tagger and the plain Transformer, which were compared at commit "
-          "5c62e87; Latent-BOW's code (FranxYao/dgm_latent_bow), which is TensorFlow 1; ROUGE, whose package the "
-          "public code takes as it is; the preparation of pairs, which needs an old pandas."]
-
-
-# What is compared
+                   f"rounding (up to {_ROUNDING:.0e}); the others have the setting that causes them", [table], [
+                       "Not compared: scores of words, PSI, IANet, its S-Tagger and the plain Transformer (done at "
+                       "commit 5c62e87); Latent-BOW's code (FranxYao/dgm_latent_bow, TensorFlow 1); ROUGE, a package; "
+                       "the preparation of pairs, which needs an old pandas."])
 
 
 def sequences(given: Given) -> Iterator[Finding]:
@@ -261,14 +395,8 @@ def losses(given: Given) -> list[Finding]:
     return found
 
 
-# The public code
-
-
 def their_model(folder: Path, words: int) -> Any:
-    """Return the public code's model, contrasting the states of the last layer.
-
-    Norms and biases are moved away from their initial values, which would hide an error in carrying them over.
-    """
+    """Return the public code's model, with random norms and biases, since initial values would hide errors."""
     torch.manual_seed(SEED)
     model = loaded(folder, "Model.SPTransformerFine").PGKPR(
         _SIZES["width"], words, nhead=_SIZES["heads"], num_encoder=_SIZES["layers"], num_decoder=_SIZES["layers"],
@@ -281,8 +409,7 @@ def their_model(folder: Path, words: int) -> Any:
 
 
 def their_tensors(pairs: PairBatches) -> list[Tensor]:
-    """Return what the public code's loader gives of all pairs: sources, their targets of reconstruction, targets, and
-    the sequences that sources are contrasted with; all padded to the length of the longest that there may be."""
+    """Return our tensors in the form of the public code's loader: sources, reconstructions, targets, counterparts."""
     batch = pairs.batch(range(_PAIRS))
     ids, labels, _ = perturbed(batch["x_ids"], batch["x_tags"], batch["p"].bool(), batch["x_lengths"])
     others, _ = counterpart(batch["t_ids"], batch["t_tags"], batch["t_lengths"], "pos_sent")
@@ -292,16 +419,16 @@ def their_tensors(pairs: PairBatches) -> list[Tensor]:
 
 
 def until_end(outputs: Tensor) -> Tensor:
-    """Return their outputs (B, 17), which begin with <s> and go on behind </s>, as ours: to </s>, then padding."""
-    found = F.pad(outputs[:, 1:], (0, 1), value=EOS)  # at most 16 words, and an end
-    return found.masked_fill((found == EOS).long().cumsum(-1) - (found == EOS).long() > 0, PAD)
+    """Return their outputs (B, 17), which begin with <s> and continue after </s>, as ours: to </s>, then padding."""
+    words = F.pad(outputs[:, 1:], (0, 1), value=EOS)  # at most 16 words, and an end
+    return words.masked_fill((words == EOS).long().cumsum(-1) - (words == EOS).long() > 0, PAD)
 
 
 def carried(theirs: Any, words: int) -> Rewriter:
-    """Return our model under preset released with the weights of theirs, so that both compute the same.
+    """Return our model under preset released with their weights.
 
-    Their LayerNorm divides by the deviation with n - 1 in its denominator, and adds 1e-6 to that: ours has their
-    weights times sqrt((n - 1) / n), and next to nothing added.
+    Their LayerNorm divides by the deviation with n - 1 in its denominator, plus 1e-6: ours has their weights times
+    sqrt((n - 1) / n), and an epsilon near 0.
     """
     values = TrainPgkpr.model_validate({"preset": "released"}).model_dump()
     values["sizes"] |= _SIZES
@@ -341,7 +468,7 @@ def _names() -> Iterator[tuple[str, str]]:
 
 
 def loaded(folder: Path, name: str) -> ModuleType:
-    """Return a module of the public code, imported from ``folder`` anew."""
+    """Import a module of the public code from ``folder`` again."""
     _source(folder, f"{name.replace('.', '/')}.py")
     package = name.split(".")[0]
     for other in [other for other in sys.modules if other.split(".")[0] == package]:
@@ -350,17 +477,14 @@ def loaded(folder: Path, name: str) -> ModuleType:
     try:
         return import_module(name)
     except (ImportError, SyntaxError) as error:
-        raise InputError(f"--peer: {folder} cannot be imported: {error}. Name {WANTED}, and install what it "
-                         f"needs.") from error
+        raise InputError(f"--peer: {folder} cannot be imported: {error}. Name {WANTED}, and install its "
+                         f"requirements.") from error
     finally:
         sys.path.remove(str(folder))
 
 
 def definitions(folder: Path, file: str, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return functions and classes of a script, which itself may do work or need packages when it is imported.
-
-    ``given`` are their global names.
-    """
+    """Return functions and classes of a script without running it; ``given`` are their global names."""
     path = _source(folder, file)
     body: list[ast.stmt] = [part for part in ast.parse(path.read_text(encoding="utf-8")).body
                             if isinstance(part, ast.FunctionDef | ast.ClassDef) and part.name in names]

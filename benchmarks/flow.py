@@ -1,4 +1,4 @@
-"""What orchestration costs: the data stages by ``keycontrast run``, by ``dvc repro``, and by hand."""
+"""The cost of orchestration: the data stages by ``keycontrast run`` and by ``dvc repro``."""
 
 import hashlib
 import os
@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,34 +22,24 @@ _TARGET = "graph@sample"
 _PYTHON = sys.executable
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """The stages that :data:`_TARGET` needs, in order: their commands and the paths of their outs."""
-
-    commands: list[str]
-    outs: list[str]
-
-
 def run(context: Context) -> list[Section]:
     """Compare a run from nothing and a run with nothing to do."""
     with tempfile.TemporaryDirectory(prefix="keycontrast-") as folder:
         projects = {name: _project(Path(folder) / str(number))
-                    for number, name in enumerate(("keycontrast run", "dvc repro", "the commands by hand"))}
-        plan = _plan(projects["dvc repro"])
+                    for number, name in enumerate(("keycontrast run", "dvc repro"))}
+        stages, outs = _plan(projects["dvc repro"])
         ways: dict[str, Callable[[Path], None]] = dict(zip(projects, (
             lambda project: _call(project, _PYTHON, "-m", "pipeline", "run", _TARGET),
-            lambda project: _call(project, _PYTHON, "-m", "dvc", "repro", _TARGET),
-            partial(_by_hand, plan)), strict=True))
+            lambda project: _call(project, _PYTHON, "-m", "dvc", "repro", _TARGET)), strict=True))
         for name, way in ways.items():
             way(projects[name])
-        files = _same_tables(projects, plan)
-        # One warm-up less: the comparison of artifacts was one.
+        files = _same_tables(projects, outs)    # the runs that it compares were the warm-up
         cold = compare({name: partial(_from_nothing, way, projects[name]) for name, way in ways.items()},
                        1 if context.quick else max(1, context.repeats // 2), warmup=0)
-        idle = compare({name: partial(way, projects[name]) for name, way in list(ways.items())[:2]},
-                                  1 if context.quick else context.repeats, warmup=0)
-    workload = f"{len(plan.commands)} stages of data/sample, {_TARGET}"
-    agreement = f"{files} Parquet files have the same bytes all three ways"
+        idle = compare({name: partial(way, projects[name]) for name, way in ways.items()},
+                       1 if context.quick else context.repeats, warmup=0)
+    workload = f"{stages} stages of data/sample, {_TARGET}"
+    agreement = f"{files} Parquet files have the same bytes both ways"
     return [Section("From nothing", workload, agreement, [cold]), Section("Nothing to do", workload, agreement, [idle])]
 
 
@@ -61,11 +50,6 @@ def _from_nothing(way: Callable[[Path], None], project: Path) -> None:
     way(project)
 
 
-def _by_hand(plan: _Plan, project: Path) -> None:
-    for command in plan.commands:
-        _call(project, "sh", "-c", command)
-
-
 def _call(project: Path, *line: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(line, cwd=project, env={**os.environ, "PATH": path}, capture_output=True, text=True)
@@ -74,7 +58,7 @@ def _call(project: Path, *line: str) -> None:
 
 
 def _project(folder: Path) -> Path:
-    """Return a copy of the project with nothing computed, its params those of the sample recipe."""
+    """Return a copy of the project without artifacts, with the params of the sample recipe."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=_ROOT,
                             capture_output=True, text=True, check=True).stdout.split("\0")
     for name in {name for name in listed if name and name.split("/")[0] not in _LEFT_OUT and (_ROOT / name).is_file()}:
@@ -85,37 +69,32 @@ def _project(folder: Path) -> Path:
     return folder
 
 
-def _plan(project: Path) -> _Plan:
-    """Return what DVC's index says of the stages that the target needs."""
+def _plan(project: Path) -> tuple[int, list[str]]:
+    """Return the number of stages that the target needs, and the paths of their outs."""
     with Repo(str(project)) as repo:
         graph = repo.index.graph
         target = next(stage for stage in graph if getattr(stage, "name", None) == _TARGET)
-        stages = list(nx.dfs_postorder_nodes(graph, target))    # an edge leads from a stage to what it needs
-        return _Plan([str(stage.cmd) for stage in stages if getattr(stage, "cmd", None)],
-                     [Path(out.fs_path).relative_to(project.resolve()).as_posix()
-                      for stage in stages for out in stage.outs])
+        stages = {target, *nx.descendants(graph, target)}   # an edge leads from a stage to one that it needs
+        return (sum(bool(getattr(stage, "cmd", None)) for stage in stages),
+                [Path(out.fs_path).relative_to(project.resolve()).as_posix() for stage in stages for out in stage.outs])
 
 
-def _same_tables(projects: dict[str, Path], plan: _Plan) -> int:
-    """Return how many Parquet files among the outs all projects share byte for byte.
-
-    Raises:
-        Disagreement: one differs, or there is none.
-    """
+def _same_tables(projects: dict[str, Path], outs: list[str]) -> int:
+    """Check that the Parquet files among the outs have the same bytes in all projects; return their number."""
     def tables(project: Path) -> dict[str, str]:
-        files = [path for out in plan.outs for path in [project / out, *(project / out).rglob("*")]]
+        files = [path for out in outs for path in [project / out, *(project / out).rglob("*")]]
         return {path.relative_to(project).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
                 for path in files if path.suffix == ".parquet" and path.is_file()}
 
     found = {name: tables(project) for name, project in projects.items()}
     first = next(iter(found.values()))
     if not first:
-        raise Disagreement(f"no Parquet file among {', '.join(plan.outs)}")
+        raise Disagreement(f"no Parquet file among {', '.join(outs)}")
     for name, files in found.items():
         if files != first:
             differing = sorted(path for path in first.keys() | files.keys() if first.get(path) != files.get(path))
             raise Disagreement(f"{name} gives other artifacts: {', '.join(differing)}")
-    locks = [yaml.safe_load((project / "dvc.lock").read_text()) for project in list(projects.values())[:2]]
+    locks = [yaml.safe_load((project / "dvc.lock").read_text()) for project in projects.values()]
     if locks[0] != locks[1]:
         raise Disagreement("dvc.lock differs between keycontrast run and dvc repro")
     return len(first)
