@@ -18,7 +18,7 @@ from pipeline import inspection, sql
 from pipeline.schemas import SCHEMAS
 from stages.common.methods import METHODS
 from stages.common.tables import Provenance, column_names, read_metadata, read_table, write_table
-from stages.keywords import embedrank, keywords
+from stages.keywords import embedrank, keywords, ranking_stage
 from stages.keywords import yake as stage
 from stages.keywords.params import Keywords, Yake
 from stages.params import parse_params
@@ -117,8 +117,7 @@ def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tm
     monkeypatch.chdir(tmp_path)
     home = project(tmp_path, tokens, "keywords: {datasets: [toy], method: textrank}")
     name = ranking.__name__.rpartition(".")[2]
-    monkeypatch.setattr(ranking, "ranker_of", None)
-    monkeypatch.setattr(ranking, "_models", None)
+    monkeypatch.setattr(ranking_stage, "ranker_of", None)
     assert ranking.main(["toy"]) == 0
     path = home / name
     assert pq.read_table(path).num_rows == 0 and column_names(path) == SCHEMAS[name].arrow().names
@@ -136,6 +135,6 @@ def test_every_method_that_ranks_phrases_does_so():
     params = parse_params({"recipe": "t", "datasets": {"mine": {"source": "x.csv"}}}, "t")
     for method in METHODS.values():
         if method.ranks_phrases:
-            ranker = method.module.ranker_of(getattr(params, method.name), "en", None)
+            ranker = ranking_stage.ranker_of(method.name, getattr(params, method.name), "en")
             assert ranker(written("graph theory")).table.num_rows >= 1
             assert method.module.ranking(getattr(params, method.name), "en").described

@@ -9,9 +9,8 @@ and v(Y). The importance of a word is the share of F that is lost without it,
     G(x_i; X, Y) = (F(X, Y) - F(X without x_i, Y)) / F(X, Y).
 
 Without x_i, v(X) changes only where x_i alone is the largest, to the second largest value; so one pass over the words
-gives every v(X without x_i). Coordinates are ranked by sorting 64-bit keys whose high bits order like the value and
-whose low bits are the number of the coordinate. Sums over ranks are sums of integers, so scores do not depend on
-the other texts of a batch.
+gives every v(X without x_i). Sums over ranks are sums of integers, so scores do not depend on the other texts of a
+batch.
 
 Ties between coordinates: ``ordinal`` ranks by value, then by number of the coordinate, and takes
 F = 1 - 6 sum d^2 / (D (D^2 - 1)); ``average`` gives equals their mean rank: the true Spearman correlation.
@@ -66,19 +65,15 @@ def run(tokens: Callable[[], Iterable[pa.Table]], examples: pa.Table, vectors: V
     for batch in tokens():
         cut = slice(*np.searchsorted(firsts, [done, done + batch.num_rows]))
         if cut.start < cut.stop:
-            yield _scored(batch["token"].take(pa.array(firsts[cut] - done)), pairs[cut], texts, firsts[cut],
-                          seconds[cut], vectors.matrix, params)
+            found = importance(vectors.matrix, texts, firsts[cut], seconds[cut], params.ties)
+            # 0 - 0 / F is -0 for negative F; one zero is enough.
+            scores, offsets = found.scores + 0.0, pa.array(found.offsets, pa.int32())
+            yield pa.table({
+                "text_id": pairs[cut, 0], "mode": np.array(MODES)[pairs[cut, 1]], "pair": pairs[cut, 2],
+                "word": batch["token"].take(pa.array(firsts[cut] - done)),
+                "score": pa.ListArray.from_arrays(offsets, pa.array(scores)),
+                "primary": pa.ListArray.from_arrays(offsets, pa.array(scores > params.alpha))})
         done += batch.num_rows
-
-
-def _scored(words: pa.ChunkedArray, pairs: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray,
-            vectors: np.ndarray, params: "Psi") -> pa.Table:
-    found = importance(vectors, texts, firsts, seconds, params.ties)
-    # 0 - 0 / F is -0 for negative F; one zero is enough.
-    scores, offsets = found.scores + 0.0, pa.array(found.offsets, pa.int32())
-    return pa.table({"text_id": pairs[:, 0], "mode": np.array(MODES)[pairs[:, 1]], "pair": pairs[:, 2], "word": words,
-                     "score": pa.ListArray.from_arrays(offsets, pa.array(scores)),
-                     "primary": pa.ListArray.from_arrays(offsets, pa.array(scores > params.alpha))})
 
 
 def counts(rows: pa.Table) -> dict[str, int]:
@@ -94,21 +89,12 @@ def counts(rows: pa.Table) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Importance:
-    """Scores of requests ``(X, Y)``.
-
-    Attributes:
-        likeness: F(X, Y) of each request (R,).
-        offsets: request r has the scores ``scores[offsets[r]:offsets[r + 1]]`` (R + 1,).
-        scores: G of each word of X.
-    """
+    """F(X, Y) of requests ``(X, Y)`` as ``likeness`` (R,), and G of each word of X: request r has
+    ``scores[offsets[r]:offsets[r + 1]]``."""
 
     likeness: np.ndarray
     offsets: np.ndarray
     scores: np.ndarray
-
-    def of(self, request: int) -> np.ndarray:
-        """Return the scores of one request, aligned with the words of its X."""
-        return self.scores[self.offsets[request]:self.offsets[request + 1]]
 
 
 def importance(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray,
@@ -236,21 +222,14 @@ def _correlation(firsts: _Ranks, first: np.ndarray, seconds: _Ranks, second: np.
 def centred_ranks(values: np.ndarray, ties: str) -> np.ndarray:
     """Return twice the rank of each value in its row, less the mean: integers that add up to 0 (R, D).
 
-    ``values`` (R, D) are float32, finite and without negative zeros.
+    Of equal values the one of the lower coordinate has the lower rank, under ``average`` all have their mean rank.
     """
     width = values.shape[1]
     if ties == "average":
         return 2 * rankdata(values, axis=1) - (width + 1)
-    bits = np.ascontiguousarray(values).view(np.int32)
-    # As integers, negative floats stand in reverse: turning all bits but the sign puts them right.
-    keys = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)
-    shift = max(1, (width - 1).bit_length())
-    keys <<= shift
-    keys |= np.arange(width)
-    keys.sort(axis=1)
-    column = keys & ((1 << shift) - 1)
     ranks = np.empty(values.shape)
-    np.put_along_axis(ranks, column, 2.0 * np.arange(width)[None] - (width - 1), axis=1)
+    order = np.argsort(values, axis=1, kind="stable")
+    np.put_along_axis(ranks, order, 2.0 * np.arange(width)[None] - (width - 1), axis=1)
     return ranks
 
 

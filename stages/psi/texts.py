@@ -94,8 +94,7 @@ class VectorTable:
     def __init__(self, words: Sequence[str], vectors: np.ndarray) -> None:
         self.words = list(words)
         self.matrix = np.full((len(words) + 1, vectors.shape[1]), UNKNOWN, dtype=np.float32)
-        # Adding 0 makes -0 equal to 0 in its bits too, by which the engine compares.
-        np.add(vectors, 0.0, out=self.matrix[:-1])  # (V + 1, D)
+        self.matrix[:-1] = vectors  # (V + 1, D)
         self._row = {word: row for row, word in enumerate(words)}
 
     @classmethod
