@@ -127,8 +127,8 @@ class StageFinding:
         def found(texts: Sequence[str]) -> list[tuple[str, str]]:
             given = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
             tokens = annotated(given)
-            chosen = choose_keywords(tokens, rank(given, tokens), method, idf,
-                                     params.keywords.kw_lemma).table.sort_by("text_id")
+            ranking = rank(given, tokens)
+            chosen = choose_keywords(tokens, ranking, method, idf, params.keywords.kw_lemma).sort_by("text_id")
             return list(zip(chosen["keyword"].to_pylist(), chosen["method"].to_pylist(), strict=True))
 
         return found

@@ -77,7 +77,7 @@ def test_ties(candidates, expected, backwards):
     words = ["common", "rare", "new", "unseen"]
     rows = [(0, word, score, start, start + 1) for word, score, start in candidates]
     chosen = choose_keywords(tokens([" ".join(words)]), ranking(rows[::-1] if backwards else rows), "textrank", TRAIN)
-    assert chosen.table.select(["keyword", "method"]).to_pylist() == [{"keyword": expected, "method": "textrank"}]
+    assert chosen.select(["keyword", "method"]).to_pylist() == [{"keyword": expected, "method": "textrank"}]
 
 
 TABLE = tokens(["the red fox", "a red dog", "blue dog", "who ?", "green frog", "the toad"])

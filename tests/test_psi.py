@@ -123,7 +123,8 @@ def test_guards():
     assert scores_of(found, 0).tolist() == [1.0]  # without its only word nothing is left
     assert scores_of(found, 1).tolist() == [0.0, 0.0]  # nothing to be like
     assert scores_of(found, 2).tolist() == [1.0]
-    assert scores_of(found, 3).tolist() == scores_of(found, 4).tolist() == [] and found.likeness[[1, 2, 3, 4]].tolist() == [0.0] * 4
+    assert scores_of(found, 3).tolist() == scores_of(found, 4).tolist() == []
+    assert found.likeness[[1, 2, 3, 4]].tolist() == [0.0] * 4
     # ranks of (1 2 3 4) and (2 4 1 3) differ by -1 -2 2 1, so F is exactly 0 and no word has a share of it
     assert likeness([vectors[0].tolist()], [vectors[2].tolist()], "ordinal") == 0.0
     none = importance(vectors, as_texts([[0, 3], [2]]), np.array([0]), np.array([1]))

@@ -57,7 +57,6 @@ class Layout:
         check: returns the problem of the columns that the params name, or nothing.
         roles: returns the column of each role from the columns that the params name.
         convert: returns the content of a row by the roles of its structure.
-        set_aside: categories of reasons for which ``convert`` rejects rows that are in order.
     """
 
     name: str
@@ -74,7 +73,6 @@ class Layout:
     check: Callable[[Mapping[str, Any]], str] = lambda columns: ""
     roles: Callable[[Mapping[str, Any]], dict[str, str]] = dict
     convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-    set_aside: tuple[str, ...] = ()
 
     @property
     def structure(self) -> str:
@@ -128,16 +126,12 @@ def layout_of(named: Any) -> BoundLayout:
     return BoundLayout(layout, columns, layout.quoting or named.quoting, named_by, named.separator or "")
 
 
-def forms_of(dataset: Any) -> list[Any]:
-    """Return the params that name layouts of files of ``dataset``: its own, unless all files have theirs."""
-    named = [*dataset.files, *chain.from_iterable(dataset.splits.values())]
-    own = [entry for entry in named if not isinstance(entry, str)]
-    return own if named and len(own) == len(named) else [dataset, *own]
-
-
 def roles_of(dataset: Any) -> frozenset[str]:
     """Return the roles that any file of ``dataset`` has a column for."""
-    return frozenset(chain.from_iterable(layout_of(form).columns for form in forms_of(dataset)))
+    named = [*dataset.files, *chain.from_iterable(dataset.splits.values())]
+    own = [entry for entry in named if not isinstance(entry, str)]
+    forms = own if named and len(own) == len(named) else [dataset, *own]  # unless all files have columns of their own
+    return frozenset(chain.from_iterable(layout_of(form).columns for form in forms))
 
 
 _QUESTIONS = {
@@ -165,11 +159,6 @@ LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (
     Layout("glue_qqp", "a Quora question pair, as GLUE publishes it", _QUESTIONS, True, "none"),
     Layout("kaggle_qqp", "a Quora question pair, as Kaggle publishes it", _QUESTIONS, True, "standard"),
     Layout("quora_qqp", "a Quora question pair, as Quora publishes it", _QUESTIONS, True, "standard"),
-    Layout("nli", "a premise and what it entails or contradicts; neutral pairs are set aside", {
-        "premise": Column("a text", "premise"),
-        "hypothesis": Column("a text about which it says something", "hypothesis"),
-        "label": Column("entailment, neutral or contradiction, or 0, 1, 2", "label", is_name=True)},
-        convert=parsing.entailment_pair, set_aside=("neutral", "undecided")),
     Layout("captions", "one of several texts that say the same", {
         "group": Column("what these texts have in common", "group", is_name=True),
         "text": Column("one of them", "text")}),

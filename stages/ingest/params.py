@@ -142,8 +142,6 @@ class Ingest(Block):
     labelled_copies: Literal["drop", "keep"] = Field(
         "drop", description="repeated labelled texts: drop keeps one, that of the evaluated split, and none with two "
                             "classes; keep takes every row, as published, and reports the copies")
-    ng_strip: Literal["none", "headers", "headers_footers_quotes"] = Field(
-        "none", description="parts removed from labelled posts of newsgroups")
     captions: int | None = Field(None, ge=2, description="exact number of distinct captions of a group; null: any from "
                                  "two")
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
