@@ -34,10 +34,9 @@ class Texts:
             raise InputError(f"table tokens: text {missing[0]} has no row (and {len(missing) - 1} more). {STALE}")
         return found
 
-    def rows(self, positions: np.ndarray) -> np.ndarray:
-        """Return the words of texts of equal length as a matrix (len(positions), length)."""
-        length = int(self.lengths[positions[0]]) if len(positions) else 0
-        return self.words[self.offsets[positions][:, None] + np.arange(length)]
+    def at(self, position: int) -> np.ndarray:
+        """Return the words of one text."""
+        return self.words[self.offsets[position]:self.offsets[position + 1]]
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,7 @@ class WordTexts:
 
     def of(self, text_id: int) -> np.ndarray:
         """Return the numbers of the words of one text."""
-        place = int(self.texts.positions(np.array([text_id]))[0])
-        return self.texts.words[self.texts.offsets[place]:self.texts.offsets[place + 1]]
+        return self.texts.at(int(self.texts.positions(np.array([text_id]))[0]))
 
 
 def read_words(batches: Iterable[pa.Table], spelt: Callable[[str], str] = str) -> WordTexts:
