@@ -11,7 +11,7 @@ from stages.common.examples import structure_of
 from stages.common.paths import ARTIFACTS
 from stages.ingest.counts import few_labelled, source_counts
 from stages.ingest.deduplicate import deduplicate
-from stages.ingest.files import data_files, published_splits, read_rows
+from stages.ingest.files import data_files, read_rows
 from stages.ingest.sources import connected
 from stages.params import Params
 from stages.params.paths import named_paths
@@ -27,7 +27,7 @@ def label_remarks(params: Params) -> Iterator[str]:
         settings = params.ingest_settings(name)
         if structure_of(dataset.layout) == "pairs" and settings.neg_source == "labelled":
             try:
-                if sum(path.stat().st_size for _, path in data_files(dataset)) <= _SMALL:
+                if sum(file.path.stat().st_size for file in data_files(dataset)) <= _SMALL:
                     with TemporaryDirectory() as folder:
                         rows = deduplicate(read_rows(dataset), dataset, Path(folder), identity=settings.text_identity)
                         counts = source_counts(connected(rows, settings.split_by), settings)
@@ -46,8 +46,7 @@ def check_sources(params: Params, root: Path = Path()) -> None:
                             f"its place: in params.yaml, or by `keycontrast use RECIPE --data FOLDER`.")
         elif source.is_dir():
             try:
-                data_files(found := dataset.model_copy(update={"source": str(source)}))
-                published_splits(found)
+                data_files(dataset.model_copy(update={"source": str(source)}))
             except InputError as error:
                 problems.append(f"datasets.{name}: {error}")
     problems += [f"{place}: {path} does not exist. Put it there, or name another."

@@ -87,19 +87,6 @@ def test_scores_are_those_of_the_equations(ties, levels):
                 expected if ties == "ordinal" else pytest.approx(expected, rel=1e-9, abs=1e-12))
 
 
-def test_wide_vectors_and_many_requests_cross_every_block(monkeypatch):
-    monkeypatch.setattr("stages.psi.psi._BLOCK", 700)
-    monkeypatch.setattr("stages.psi.psi._REQUESTS", 7)
-    vectors, rows, firsts, seconds = random_case(9, width=300)
-    small = importance(vectors, as_texts(rows), firsts, seconds)
-    monkeypatch.undo()
-    whole = importance(vectors, as_texts(rows), firsts, seconds)
-    assert small.scores.tobytes() == whole.scores.tobytes() and small.likeness.tobytes() == whole.likeness.tobytes()
-    for request in range(0, 80, 9):
-        words = [[vectors[w].tolist() for w in rows[text]] for text in (firsts[request], seconds[request])]
-        assert scores_of(whole, request).tolist() == equation(*words)
-
-
 def test_the_threshold_decides_from_all_words_to_none():
     rows, alphas = stage_rows(), (-1e6, 0.05, 0.1, 0.5, 1e6)
     shares = [np.concatenate(stage_rows(alpha=alpha)["primary"].tolist()).mean() for alpha in alphas]
@@ -203,17 +190,11 @@ def test_a_source_is_scored_with_each_of_its_references():
 
 def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before():
     tokens, examples, vectors = tables()
-    rows = pa.concat_tables(psi.run(pieces(tokens, 2), pairs_of(examples), vectors, Psi(), True)).to_pandas()
+    rows = pa.concat_tables(psi.run(pieces(tokens, 2), pairs_of(examples), vectors, Psi(), True)).to_pandas()  # cut
     assert rows.loc[rows["mode"] == "xx", "text_id"].tolist() == sorted(tokens["text_id"])
     before = stage_rows()
     kept = rows[(rows["mode"] == "xy") | rows["text_id"].isin(examples["source_id"])]
     pd.testing.assert_frame_equal(kept.reset_index(drop=True), before.reset_index(drop=True))
-
-
-def test_scores_do_not_depend_on_how_the_table_is_cut():
-    whole = stage_rows()
-    for size in (1, 2, 4):
-        pd.testing.assert_frame_equal(stage_rows(size), whole)
 
 
 def test_texts_of_a_split_are_all_that_its_examples_name():

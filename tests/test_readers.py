@@ -194,9 +194,9 @@ def test_files_of_other_columns_are_rows_of_one_data_set(tmp_path):
 
 def test_a_folder_is_read_format_by_format(tmp_path):
     files(tmp_path, "z.csv", "a.parquet", "b.jsonl", "c.tsv", "d.csv.gz", "e.jsonl.zst", "notes.txt", "meta.json")
-    assert [name for name, _ in data_files(dataset(tmp_path))] == [
+    assert [file.name for file in data_files(dataset(tmp_path))] == [
         "z.csv", "d.csv.gz", "c.tsv", "b.jsonl", "e.jsonl.zst", "a.parquet"]
-    assert "meta.json" in [name for name, _ in data_files(dataset(tmp_path, "mscoco_captions"))]
+    assert "meta.json" in [file.name for file in data_files(dataset(tmp_path, "mscoco_captions"))]
 
 
 def test_files_that_cannot_be_meant_are_named_with_the_nearest(tmp_path):
@@ -246,7 +246,7 @@ def test_other_files_of_a_folder_are_of_training_where_splits_names_the_test_alo
         (tmp_path / name).write_text("q1,q2,dup\na,b,1\n")
     rows = list(read_rows(dataset(tmp_path, splits={"test": ["test.csv"]})))
     assert [(row.file, row.split) for row in rows] == [("a.csv", None), ("b.csv", None), ("test.csv", "test")]
-    with pytest.raises(InputError, match=r"names a\.csv, b\.csv, test\.csv, and there is no other .* for training"):
+    with pytest.raises(InputError, match=r"holds no .* but a\.csv, b\.csv, test\.csv, .* the file of training"):
         list(read_rows(dataset(tmp_path, splits={"test": ["*.csv"]})))
 
 

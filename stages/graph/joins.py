@@ -51,8 +51,8 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
             check_columns(rows, _SCHEMAS[name])
     with ExitStack() as stack:
         folder = limits.folder or Path(stack.enter_context(TemporaryDirectory())) / "joins"
-        _remove(folder)
-        stack.callback(_remove, folder)
+        rmtree(folder, ignore_errors=True)
+        stack.callback(rmtree, folder, ignore_errors=True)
         connection = stack.enter_context(duckdb.connect(config={
             "memory_limit": f"{max(1, round(limits.memory_gib * 1024))}MiB", "threads": limits.threads,
             "temp_directory": str(folder)}))
@@ -63,7 +63,7 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
             if isinstance(rows, Path):
                 connection.from_arrow(dataset_of(rows)).create_view(name)
             else:
-                connection.register(name, _arrow(rows))
+                connection.register(name, rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows))
         try:
             yield connection
         except duckdb.OutOfMemoryException as error:
@@ -74,12 +74,3 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
                 if isinstance(rows, Path):
                     check_pages(rows)
             raise
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        rmtree(folder)
-
-
-def _arrow(rows: pa.Table | pd.DataFrame) -> pa.Table:
-    return rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)

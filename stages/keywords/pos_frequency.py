@@ -90,7 +90,7 @@ def frequency_table(rows: pa.Table, counted: Counted, language: str, seed: int) 
         by_family, by_tag = (pd.Series(weight).groupby(list(names)).sum() for names in (families, tokens["tag"]))
         for name in (*FAMILIES, OTHER):
             keywords = float(by_family.get(name, 0.0))
-            exact = by_tag.drop(FAMILIES, errors="ignore").sum() if name == OTHER else by_tag.get(name, 0.0)
+            exact = by_tag.drop(list(FAMILIES), errors="ignore").sum() if name == OTHER else by_tag.get(name, 0.0)
             table.append({"method": method, "pos": name, "keywords": round(keywords, 4),
                           "share": _share(keywords, weight.sum()), "exact_tag": round(float(exact), 4),
                           "keyword_share": _share(weight.sum(), len(tokens))})
