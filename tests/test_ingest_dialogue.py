@@ -45,13 +45,6 @@ def texts_of(made):
     return [(texts[row.source_id], texts[row.target_id]) for row in made.examples.itertuples()]
 
 
-def test_turns_are_joined_and_the_response_is_the_output(tmp_path):
-    pairs = dialogues()
-    made = made_of(pairs, tmp_path, neg_source="none")
-    assert texts_of(made) == [(" [SEP] ".join(context), response) for context, response in pairs]
-    assert made.counts["responses"] == {"right": 60, "wrong": 0}
-
-
 @pytest.mark.parametrize("shape", ["list", "text", "last turn"])
 def test_every_shape_of_a_context_gives_the_same_items(tmp_path, shape):
     pairs = dialogues(30)
@@ -140,14 +133,6 @@ def test_a_context_is_one_component_and_responses_connect_nothing(tmp_path):
     assert (frame["group"].iloc[:10].to_numpy() == frame["group"].iloc[80:].to_numpy()).all()
 
 
-def test_bm25_does_not_see_the_marks_between_turns(tmp_path):
-    pairs = [(["tea", "rain", "bus"], "one"), (["moon", "fish", "shop"], "two"), (["tea rain"], "three"),
-             *((["game", f"x{n}"], f"f{n}") for n in range(8))]
-    read = rows(pairs, "train", "a") + rows(dialogues(20, 5), "test", "b") + rows(dialogues(20, 6), "validation", "c")
-    frame = by_key(made_of([], tmp_path, read=read)).set_index("target")
-    assert frame.loc["one", "negative"] == "three"
-
-
 SCORED = {"candidates": "samples", "scores": "fit"}
 
 
@@ -228,8 +213,6 @@ def test_turns_in_columns_of_their_own_are_context_and_response(tmp_path):
     expected = [(" [SEP] ".join(context), response) for context, response in pairs]
     expected[3] = (pairs[3][0][0], pairs[3][1])
     assert texts_of(made) == expected
-    with pytest.raises(ValueError, match=r"layout dialogue needs at least two columns in columns\.turns"):
-        data({"turns": ["a"]})
 
 
 @pytest.mark.parametrize("neg", ["bm25", "random"])

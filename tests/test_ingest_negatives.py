@@ -7,7 +7,6 @@ from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 from keycontrast.errors import InputError
 from stages.ingest.params import Ingest
 from stages.ingest.splits import TEST, TRAIN, VALIDATION, split_by_hash
-from stages.ingest.text_keys import text_key
 
 
 def made_of(pairs, folder, seed=3, **changes):
@@ -74,18 +73,6 @@ def test_published_splits_stay_under_hashing():
     # What is drawn for validation does not depend on whether there is a published test split.
     assert ((split == VALIDATION) == (free == VALIDATION) & (fixed == TRAIN)).all()
     assert (split == VALIDATION).any()
-
-
-def test_hashed_splits_are_counted(tmp_path):
-    pairs = [*corpus(700, seed=6), *((f"hub {n}", f"hub {n + 1}", 1) for n in range(60))]
-    made = made_of(pairs, tmp_path, neg_source="none", split_by="hashed")
-    found = made.counts["hashed"]
-    assert sum(found["components"].values()) == made.counts["components"]["count"]
-    assert sum(found["texts"].values()) == len({text_key(text) for pair in pairs for text in pair[:2]})
-    assert found["components_too_large_to_be_evaluated"] >= 1
-    frame = by_key(made)
-    assert set(frame[frame["source"].str.startswith("hub")]["split"]) == {"train"}
-    assert "hashed" not in made_of(pairs, tmp_path, neg_source="none").counts
 
 
 def test_parts_of_training_share_no_component_and_make_up_the_whole(tmp_path):

@@ -68,15 +68,6 @@ def test_every_rule_gives_the_triples_of_a_plain_loop(tmp_path, rule, neg_pick):
     assert counts["rule"] == rule
 
 
-def test_one_is_the_first_of_zip_and_of_all(tmp_path):
-    pairs = corpus(160, seed=4)
-    for pick in ("hardest", "random"):
-        one, zipped, every = (triples(pairs, f"undirected_{name}", 3, tmp_path, neg_pick=pick)[0]
-                              for name in ("one", "zip", "all"))
-        assert {x: made[0] for x, made in zipped.items()} == {x: made[0] for x, made in one.items()}
-        assert {x: made[0] for x, made in every.items()} == {x: made[0] for x, made in one.items()}
-
-
 def test_random_negatives_are_drawn_by_seed_and_texts_whatever_the_order_of_rows(tmp_path):
     pairs = corpus(160, seed=4)
     found, turned, other = (triples(rows, "undirected_zip", seed, tmp_path, neg_pick="random")[0]

@@ -1,6 +1,5 @@
 """Splits by component, by pair, by class and as published; samples; what leaks."""
 
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,10 +16,8 @@ from stages.ingest.splits import (
     sample_items,
     split_classes,
     split_groups,
-    split_items,
 )
 from stages.ingest.text_keys import text_key
-from stages.ingest.texts import TextLists
 
 
 def test_large_components_go_to_train_and_groups_without_items_everywhere():
@@ -50,17 +47,6 @@ def test_published_components_stay_and_what_is_not_published_is_drawn_from_train
     assert split.tolist() == fixed.tolist()
     with pytest.raises(InputError, match="0 examples in 0 connected groups of texts cannot be cut into train and val"):
         split_groups(np.arange(5), 5, 0.1, 0.1, 1, np.full(5, TEST, np.int8))
-
-
-def test_items_are_split_by_their_shares():
-    split = split_items(np.zeros(200, np.int8), [], 0.05, 0.1, 1)
-    assert np.bincount(split).tolist() == [170, 10, 20]
-    assert split.tolist() == split_items(np.zeros(200, np.int8), [], 0.05, 0.1, 1).tolist()
-    assert split.tolist() != split_items(np.zeros(200, np.int8), [], 0.05, 0.1, 2).tolist()
-    rank = np.where(np.arange(200) < 100, VALIDATION, TRAIN)
-    split = split_items(rank, [VALIDATION], 0.05, 0.1, 1)
-    assert (split[:100] == VALIDATION).all()
-    assert np.bincount(split[100:], minlength=3).tolist() == [90, 0, 10]
 
 
 def test_every_class_gives_its_share_and_the_sum_is_right():
@@ -105,14 +91,6 @@ def test_leaks_of_a_case_made_by_hand():
         "targets_as_training_negatives": 1, "sources_in_training": 1, "items_with_a_leak": 3,
         "share_with_a_leak": 0.75, "items_with_a_leak_by_letters_and_digits": 4,
         "items_of_a_component_in_two_splits": 2}
-
-
-def test_every_reference_counts_as_a_target():
-    captions = TextLists(np.array([0, 2, 5]), np.array([0, 1, 2, 3, 0]))
-    items = plain_items(np.array([0, 2]), np.array([1, 3]), np.zeros(2))
-    items = replace(items, group=np.array([0, 1]), captions=captions)
-    report = leak_report(items, np.array([TRAIN, TEST]), np.zeros(4, dtype=int), np.arange(4))["test"]
-    assert (report["targets"], report["targets_as_training_inputs"], report["items_with_a_leak"]) == (2, 1, 1)
 
 
 def brute_leak(frame, name):

@@ -1,13 +1,11 @@
 """Stories of five sentences (HCL section 4.1): reading, cutting, items, negatives by BM25 or at random."""
 
-
 import numpy as np
 import pandas as pd
 import pytest
 from ingest_rows import by_key, ingested
 
 from keycontrast.errors import InputError
-from stages.ingest import ingest
 from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.parsing import sentences
@@ -69,16 +67,6 @@ def test_rows_that_are_no_five_sentences_say_why(tmp_path, content, reason):
     assert reason in made.rejected["reason"][0]
 
 
-def test_the_ending_follows_four_sentences(tmp_path):
-    lists = stories()
-    made = made_of(lists, tmp_path, neg_source="none")
-    texts = made.texts["text"]
-    assert [texts[number] for number in made.examples["source_id"]] == [" ".join(story[:4]) for story in lists]
-    assert [texts[number] for number in made.examples["target_id"]] == [story[4] for story in lists]
-    assert made.counts["stories"] == 60
-    assert made.counts["items_by_mode"] == {"ending": 60, "next_sentence": 240, "lead_to_rest": 60}
-
-
 def test_every_beginning_leads_to_the_next_sentence_within_one_split(tmp_path):
     lists = stories()
     made = made_of(lists, tmp_path, neg_source="none", roc_mode="next_sentence")
@@ -103,30 +91,6 @@ def test_stories_that_begin_alike_are_one_component_in_every_mode(tmp_path):
         assert frame.loc[frame["source"].str.startswith(text_key(lists[1][0])), "group"].nunique() == 1
         assert frame["group"].nunique() == 40
         assert not frame[["source", "target"]].duplicated().any()
-
-
-def test_shared_endings_connect_nothing_but_are_reported(tmp_path):
-    made = made_of(stories(), tmp_path)
-    frame = by_key(made)
-    assert frame["target"].nunique() < 40
-    assert frame["group"].nunique() == 60
-    seen = set(frame[frame["split"] == "train"][["source", "target", "negative"]].to_numpy().ravel())
-    tested = frame[frame["split"] == "test"]
-    assert made.counts["leak"]["test"]["items_with_a_leak"] == sum(
-        row.source in seen or row.target in seen for row in tested.itertuples()) > 0
-    assert made.counts["leak"]["test"]["sources_in_training"] == 0
-
-
-def test_repeated_stories_are_set_aside_and_titles_are_not_used(tmp_path):
-    lists = stories(30)
-    again = [text.upper() for text in lists[2]]
-    pd.DataFrame([[n, f"Title {n}", *story] for n, story in enumerate([*lists, again])], columns=[
-        "storyid", "storytitle", *(f"sentence{n}" for n in range(1, 6))]).to_csv(tmp_path / "roc.csv", index=False)
-    data = Dataset(source=str(tmp_path / "roc.csv"), layout="rocstories")
-    made = ingested(read_rows(data), data, Ingest(**SETTINGS), 3, tmp_path)
-    assert made.rejected[["row", "reason"]].to_numpy().tolist() == [[31, "duplicate: of roc.csv row 3"]]
-    assert not made.texts["text"].str.contains("Title").any()
-    assert len(made.examples) == 30
 
 
 def test_stories_of_files_in_different_forms_are_one_data_set(tmp_path):
@@ -215,8 +179,6 @@ def test_invariants_of_stories(tmp_path, mode, way):
     assert not made.examples["split"].equals(made_of(lists, tmp_path, 4, roc_mode=mode, roc_neg=way).examples["split"])
     assert made.counts["training_items_left_out_without_a_negative"] == 0
     assert made.counts["evaluated_items_without_a_negative"] == 0
-    assert (f"negatives by {way}; training items left out because they have none: 0; evaluated ones without: 0\n"
-            in ingest.summary(made.counts))
 
 
 @pytest.mark.parametrize("way", ["bm25", "random"])

@@ -1,11 +1,10 @@
 """Files of classified texts as their publishers laid them out."""
 
 import pytest
-from ingest_rows import ingested
 
 from keycontrast.errors import InputError
 from stages.ingest.files import read_rows
-from stages.ingest.params import Dataset, Ingest
+from stages.ingest.params import Dataset
 
 
 def rows_of(folder, layout, **more):
@@ -106,12 +105,6 @@ def test_all_terms_files_have_a_class_before_the_tab(tmp_path):
         rows_of(tmp_path, "all_terms")
 
 
-def test_reviews_of_rt_polarity_have_their_class_in_the_name(tmp_path):
-    written(tmp_path, {"rt-polarity.pos": b"a joy \x96 truly\n", "rt-polarity.neg": "a bore\n"})
-    assert seen(rows_of(tmp_path, "rt_polarity")) == [
-        ("rt-polarity.pos", 1, "pos", "a joy \u2013 truly", None), ("rt-polarity.neg", 1, "neg", "a bore", None)]
-
-
 GCN = {"mr.txt": "0\ttrain\t1\n1\ttrain\t0\n2\ttest\t1", "corpus/mr.txt": b"fine \x97 really\ndull\nlovely\n",
        "R8.txt": "0\ttest\tearn\n", "corpus/R8.txt": "x\n"}
 
@@ -136,22 +129,3 @@ def test_an_index_without_its_corpus_is_refused(tmp_path, files, named, message)
         rows_of(written(tmp_path, GCN | files), "text_gcn", files=named)
     with pytest.raises(InputError, match="`source` must be the folder that holds both"):
         rows_of(tmp_path / "mr.txt", "text_gcn")
-
-
-def test_lines_of_an_index_that_say_too_little_are_named(tmp_path):
-    written(tmp_path, {"x.txt": "0\ttrain\n1\tlater\t1\n", "corpus/x.txt": "one\ntwo\n"})
-    rows = rows_of(tmp_path, "text_gcn")
-    assert rows[0].problem == "broken line: the index must read name, tab, split, tab, class, in line 1"
-    assert "train or test, behind the first tab; found 'later'" in rows[1].problem
-
-
-def test_published_splits_of_a_layout_reach_the_examples(tmp_path):
-    folder, scratch = tmp_path / "data", tmp_path / "spool"
-    scratch.mkdir()
-    lines = [f"earn\tnet profit of company {n}\nacq\tcompany {n} buys a mill" for n in range(20)]
-    written(folder, {"r8-train-all-terms.txt": "\n".join(lines), "r8-test-all-terms.txt": "earn\tloss\nacq\tbid\n"})
-    data = Dataset(source=str(folder), layout="all_terms")
-    made = ingested(read_rows(data), data, Ingest(validation=0.1), 1, scratch)
-    assert made.counts["published_splits"] == ["test"]
-    assert made.counts["classes"] == {"train": {"acq": 18, "earn": 18}, "validation": {"acq": 2, "earn": 2},
-                                      "test": {"acq": 1, "earn": 1}}

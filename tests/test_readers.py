@@ -170,12 +170,6 @@ def test_splits_come_from_files(tmp_path):
         ("b.csv", "test", "split: the row says train, but its file is named under splits.test")]
 
 
-def test_files_are_read_in_the_order_given_and_sorted_within_a_pattern(tmp_path):
-    files(tmp_path, "b2.csv", "b1.csv", "a.csv", "[odd].csv", content="q1,q2,dup\nx,y,1\n")
-    names = [row.file for row in read_rows(dataset(tmp_path, files=["[odd].csv", "b*.csv", "*.csv"]))]
-    assert names == ["[odd].csv", "b1.csv", "b2.csv", "a.csv"]
-
-
 def test_files_of_other_columns_are_rows_of_one_data_set(tmp_path):
     files(tmp_path, "a.csv", content="q1,q2\nx,y\n")
     files(tmp_path, "b1.tsv", "b2.tsv", content='one\tother\tsame\n"x\tz\t0\n')
@@ -274,14 +268,6 @@ def test_damaged_archives_are_named(tmp_path, ending, form):
         with pytest.raises(InputError, match=rf"t\.{form}\{ending}: the archive is damaged, ends too early, or is no "
                                              rf"\{ending} file \(.*Fetch it again"):
             read(tmp_path, f"t.{form}{ending}", content)
-
-
-@pytest.mark.parametrize("ending", PACKED)
-def test_archives_of_several_members_are_read_to_the_end(tmp_path, ending):
-    content = compressed(b"q1,q2,dup\na,b,1\n", ending) + compressed(b"c,d,0\n", ending)
-    assert len(read(tmp_path, f"t.csv{ending}", content)) == 2
-    with pytest.raises(InputError, match="the file is empty"):
-        read(tmp_path, f"e.csv{ending}", compressed(b"", ending))
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "UTF8",
@@ -424,12 +410,3 @@ def test_parquet_files_that_cannot_be_used(tmp_path):
                                        dup=pa.array([], pa.int8())))))
     with pytest.raises(InputError, match="no column 'dup'"):
         list(read_rows(dataset(parquet(tmp_path, q1=["a"], q2=["b"]))))
-
-
-def test_reading_is_a_stream(tmp_path):
-    (tmp_path / "t.csv").write_text("q1,q2,dup\n" + "a,b,1\n" * 200_000 + 'c,"d\ne')
-    rows = read_rows(dataset(tmp_path / "t.csv"))
-    assert next(rows).row == 1  # the unclosed mark at the end has not been seen yet
-    with pytest.raises(InputError, match="lines 200002 to 200003: a quotation mark is not closed"):
-        for _ in rows:
-            pass
