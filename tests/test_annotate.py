@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import spacy
-from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.text.annotate import annotator
@@ -54,12 +53,6 @@ def texts(strings, language="en"):
                     schema=SCHEMAS["texts"].arrow())
 
 
-def test_the_order_of_rows_does_not_matter(pipeline):
-    params = Annotate(pipeline=pipeline, chunk=4)
-    assert annotate.run(texts(TEXTS).sort_by([("text_id", "descending")]), params).equals(
-        annotate.run(texts(TEXTS), params))
-
-
 def test_documents_come_back_as_the_pipeline_left_them(pipeline):
     tokens = annotate.run(texts(TEXTS), Annotate(pipeline=pipeline, clean=False))
     nlp = load_annotator(pipeline, "en").nlp
@@ -70,23 +63,6 @@ def test_documents_come_back_as_the_pipeline_left_them(pipeline):
         assert [str(sentence) for sentence in rebuilt.sents] == [str(sentence) for sentence in original.sents]
         columns, wanted = (document_columns([doc], doc.vocab) | {"is_stop": 0} for doc in (rebuilt, original))
         assert columns == wanted
-
-
-@pytest.mark.whole
-def test_the_stage_writes_the_same_bytes_for_any_number_of_workers(pipeline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    table = Path("artifacts/data/toy/items/texts")
-    write_table(table, SCHEMAS["texts"], texts(TEXTS), Provenance("ingest@toy", "0"))
-    written = []
-    for workers in (1, 2):
-        Path("params.yaml").write_text(f"recipe: t\nruntime: {{workers: {workers}}}\ndatasets: {{toy: {{source: x}}}}\n"
-                                       f"annotate: {{pipeline: {pipeline}, chunk: 2}}\n")
-        assert annotate.main(["toy"]) == 0
-        written.append(bytes_of(Path("artifacts/data/toy/tokens")))
-    assert written[0] == written[1]
-    metadata = read_metadata(Path("artifacts/data/toy/tokens"))
-    assert metadata["models"]["spacy"]["language"] == "en"
-    assert read_table(Path("artifacts/data/toy/tokens"), SCHEMAS["tokens"]).num_rows == len(TEXTS)
 
 
 def test_columns_are_what_the_tokens_of_each_document_say(pipeline):

@@ -70,35 +70,6 @@ def test_every_source_is_scored_with_itself_and_with_its_targets(tokenizer):
     assert list(attributed(tokenizer, modes=["xy"])[1]["mode"].unique()) == ["xy"]
 
 
-def in_common(rows, others):
-    """Return how many pairs two tables have in common, with the same scores."""
-    both = rows.merge(others, on=["text_id", "mode", "pair"])
-    for new, old in zip(both["score_x"], both["score_y"], strict=True):  # up to rounding in other batches
-        np.testing.assert_allclose(new, old, atol=1e-5)
-    return len(both)
-
-
-def test_a_source_is_scored_with_each_of_its_references(tokenizer):
-    examples, texts, tokens = tables()
-    examples["reference_ids"] = [[1, 3, 4], [3], [1], [4, 2], [5]]
-    _, rows = attributed(tokenizer, given=(examples, texts, tokens))
-    pairs = rows[rows["mode"] == "xy"]
-    assert list(pairs[["text_id", "pair"]].itertuples(index=False, name=None)) == [
-        (0, 1), (0, 3), (0, 4), (2, 3), (4, 5), (5, 2), (5, 4)]
-    assert rows[rows["mode"] == "xx"]["pair"].tolist() == [0, 2, 4, 5]
-    assert in_common(pairs, attributed(tokenizer)[1]) == 4
-    of_source = [score.tobytes() for score in pairs[pairs["text_id"] == 0]["score"]]
-    assert len(set(of_source)) == 3
-
-
-def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before(tokenizer):
-    scorer = attribution.Scorer(tiny_bert.classifier(), tokenizer, values())
-    blocks = attribution.run(*as_read(*tables()), scorer, ["xx", "xy"], every=True)
-    rows = pa.concat_tables(list(blocks)).to_pandas()
-    assert rows[rows["mode"] == "xx"][["text_id", "pair"]].to_numpy().tolist() == [[text, text] for text in range(6)]
-    assert in_common(rows, attributed(tokenizer)[1]) == len(rows) - 2
-
-
 def test_stage_scores_are_those_of_each_pair_alone(tokenizer):
     _, rows = attributed(tokenizer)
     classifier = tiny_bert.classifier()

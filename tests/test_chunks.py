@@ -5,7 +5,6 @@ import math
 import pytest
 from ranking_tables import frequencies, row, table, tagged
 
-from keycontrast.errors import InputError
 from keycontrast.keywords import Keywords
 from keycontrast.ranking import Settings, rank, ranker
 from keycontrast.ranking.chunks import with_chunks
@@ -63,15 +62,6 @@ def test_auto_changes_the_chunks_but_of_chinese_and_of_the_package():
     assert Settings(compat="pytextrank").chunked(tokens) is tokens
     assert Settings(engine="package").chunked(tokens) is tokens
     assert Settings(compat="pytextrank", chunks="adjectives").chunked(tokens).equals(made)
-
-
-def test_a_rankings_phrases_are_its_chunks():
-    tokens = tagged("black/ADJ money/NOUN is/AUX old/ADJ")
-    for method in ("pytextrank", "positionrank", "tfidf"):
-        assert rank(tokens, method, chunks="annotated")["keyword"].to_pylist() == ["money"]
-        assert rank(tokens, method)["keyword"].to_pylist() == ["black money"]
-    with pytest.raises(InputError, match="textrank.chunks: found 'adjective'; did you mean 'adjectives'"):
-        rank(tokens, "pytextrank", chunks="adjective")
 
 
 def test_tfidf_is_its_formula():

@@ -57,18 +57,6 @@ def test_a_preset_spelt_out_in_full_is_the_preset():
         assert paper != {**block().model_dump(), "preset": "paper"}
 
 
-@pytest.mark.parametrize("overrides", [{"keyword": {"condition": False}}, {"latent": {"enabled": False}},
-                                       {"graph": {"iterations": 0}}, {"contrasts": {"mahalanobis": {"weight": 0.0}}}],
-                         ids=str)
-def test_ablations_stand_beside_a_preset(overrides):
-    params = Params.model_validate({**PAPER, "models": {"hcl": {"m": {"dataset": "d", "overrides": overrides}}}})
-    (group, changes), = overrides.items()
-    row = params.model("m").model_dump()
-    for name, expected in changes.items():
-        assert row[group][name] == expected or expected.items() <= row[group][name].items()
-    assert row["contrasts"]["added_to"] == "sentence"
-
-
 def test_a_single_model_may_have_the_preset_although_the_block_is_spelt_out():
     content = Params.model_validate(MINIMAL).model_dump(mode="json", exclude={"runs"})
     content["models"]["hcl"]["m"]["overrides"] = {"preset": "paper", "latent": {"size": 64}}

@@ -1,9 +1,11 @@
-"""Stage ``ingest``: reading, de-duplication, triples, splits."""
+"""Stage ``ingest``: de-duplication, and triples by every ``qqp_rule`` and ``neg_pick`` against loops."""
 
 import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +18,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.tables import read_frame, read_metadata
 from stages.ingest import ingest
 from stages.ingest.deduplicate import deduplicate
+from stages.ingest.items import RULES
 from stages.ingest.params import Ingest
 from stages.ingest.rows import RawRow
 from stages.ingest.text_keys import jaccard, overlap_tokens, symbol_key, text_key
@@ -266,3 +269,60 @@ def test_rows_beyond_the_memory_of_the_database_go_to_disk(tmp_path):
         made = ingest.run(raw(rows), dataset(), params, 1, folder, memory_gib=gib)
         tables.append([list(made.pieces[name]()) for name in ("examples", "texts", "rejected")])
     assert tables[0] == tables[1]
+
+
+def partners(pairs, way):
+    """D(x) and N(x) by text key, with the surface of each key."""
+    labels, first, surface = defaultdict(set), {}, {}
+    for one, other, label in pairs:
+        keys = text_key(one), text_key(other)
+        for key, text in zip(keys, (one, other), strict=True):
+            surface.setdefault(key, text)
+        if keys[0] != keys[1]:
+            labels[frozenset(keys)].add(label)
+            first.setdefault(frozenset(keys), keys)
+    found = {1: defaultdict(set), 0: defaultdict(set)}
+    for pair, values in labels.items():
+        if len(values) == 1:
+            one, other = first[pair]
+            label = next(iter(values))
+            found[label][one].add(other)
+            if way == "undirected":
+                found[label][other].add(one)
+    return found[1], found[0], surface
+
+
+def triples(pairs, rule, seed, tmp_path, **changes):
+    """What the stage makes: x -> list of (y+, y-), and its counts."""
+    params = Ingest(neg_source="labelled", qqp_rule=rule, split_by="pair", **SHARES, max_rejected=1, **changes)
+    made = ingested(raw(pairs), dataset(), params, seed, tmp_path)
+    found = defaultdict(list)
+    for row in by_key(made).itertuples():
+        found[row.source].append((row.target, row.negative))
+    return dict(found), made.counts
+
+
+@pytest.mark.parametrize("neg_pick", ["hardest", "random"])
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_gives_the_triples_of_a_plain_loop(tmp_path, rule, neg_pick):
+    pairs = corpus(160, seed=4) * 2 + corpus(90, seed=5)
+    way, _, combination = rule.partition("_")
+    good, bad, surface = partners(pairs, way)
+    found, counts = triples(pairs, rule, 3, tmp_path, neg_pick=neg_pick)
+    assert set(found) == {x for x in good if bad.get(x)}
+    for x, made in found.items():
+        ranked = sorted(bad[x], key=lambda n: (-jaccard(overlap_tokens(surface[x]), overlap_tokens(surface[n])), n))
+        targets, negatives = zip(*made, strict=True)
+        assert set(targets) <= good[x]
+        assert set(negatives) <= bad[x]
+        if combination == "all":
+            assert sorted(made) == sorted(product(good[x], bad[x]))
+        elif combination == "zip":
+            assert len(made) == min(len(good[x]), len(bad[x])) == len(set(targets)) == len(set(negatives))
+        else:
+            assert len(made) == 1
+        if neg_pick == "hardest" and combination != "all":
+            assert list(negatives) == ranked[:len(negatives)]
+    assert counts["labelled_triples_by_rule"][rule] == sum(map(len, found.values()))
+    assert counts["triples_by_negative_source"]["labelled"] == sum(map(len, found.values()))
+    assert counts["rule"] == rule

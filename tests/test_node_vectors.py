@@ -119,15 +119,6 @@ def test_embeddings_are_kept_of_all_texts_that_may_stand_for_a_node(loaded):
         np.testing.assert_allclose(columns["vector"][node], mean, atol=1e-6)
 
 
-def test_batch_size_and_row_order_change_nothing_that_matters(loaded):
-    made = [columns_of(node_vectors.run(*as_read(*tables()), *loaded, {**VALUES, "batch_size": size}))["vector"]
-            for size in (1, 4, 64)]
-    np.testing.assert_allclose(made[0], made[1], atol=1e-5)
-    np.testing.assert_allclose(made[0], made[2], atol=1e-5)
-    shuffled = [table.sample(frac=1, random_state=1) for table in tables()]
-    assert columns_of(node_vectors.run(*as_read(*shuffled), *loaded, VALUES))["vector"] == made[1]
-
-
 def test_stage_writes_the_table_and_names_its_encoder(tmp_path, monkeypatch, encoder_folder):
     monkeypatch.chdir(tmp_path)
     paths = DatasetPaths("tiny")

@@ -186,14 +186,6 @@ def test_texts_without_words_are_left_out_and_counted():
     assert made().fallbacks == [] and made().metrics["left_out"] == {"examples": 0, "references": 0}
 
 
-def test_order_of_the_tables_does_not_matter():
-    tables, random = make_tables(), np.random.default_rng(3)
-    mixed = {kind: table.take(pa.array(random.permutation(table.num_rows))) for kind, table in tables.items()}
-    found, again = (as_table(SCHEMAS["paraphrase_items"], one.items) for one in (made(mixed), made()))
-    assert found.equals(again)
-    assert made(mixed).vocabulary == made().vocabulary and made(mixed).metrics == made().metrics
-
-
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_pieces_make_the_table_and_the_counts_of_the_whole(rows, monkeypatch):
     tables = make_tables([*EXAMPLES, ("train", 90, [10]), ("train", 10, [90]), ("test", 40, [10, 90, 50]),
@@ -235,12 +227,6 @@ def test_the_whole_tag_set_is_in_the_vocabulary():
     assert vocabulary.tag_ids(["nn", "[NN]", "no tag"]) == [special.UNK] * 3
     assert vocabulary.counts[vocabulary.tag_ids(["DT"])[0]] == 5  # the source of four pairs counts once
     assert vocabulary.counts[vocabulary.tag_ids(["WP$"])[0]] == 0
-
-
-def test_tags_of_other_languages_are_those_seen():
-    tables = make_tables()
-    tables["texts"] = changed(tables["texts"], "language", lambda _: "zh")
-    assert made(tables).vocabulary.tokens[7:15] == ("[.]", "[DT]", "[NN]", "[NNP]", "[RB]", "[VB]", "[VBG]", "[VBZ]")
 
 
 def test_no_output_may_hold_tags_or_special_tokens():

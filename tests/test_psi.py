@@ -87,14 +87,6 @@ def test_scores_are_those_of_the_equations(ties, levels):
                 expected if ties == "ordinal" else pytest.approx(expected, rel=1e-9, abs=1e-12))
 
 
-def test_the_threshold_decides_from_all_words_to_none():
-    rows, alphas = stage_rows(), (-1e6, 0.05, 0.1, 0.5, 1e6)
-    shares = [np.concatenate(stage_rows(alpha=alpha)["primary"].tolist()).mean() for alpha in alphas]
-    assert shares[0] == 1.0 and shares[-1] == 0.0 and shares == sorted(shares, reverse=True)
-    for score, primary in zip(rows["score"], rows["primary"], strict=True):
-        assert (primary == (score > 0.1)).all()
-
-
 def test_equal_coordinates_rank_by_their_number_or_share_a_rank():
     values = np.array([[2, 1, 2, 1, 0], [0, 0, 0, 0, 0]], dtype=np.float32)
     assert ((centred_ranks(values, "ordinal") + 4) / 2).tolist() == [[3, 1, 4, 2, 0], [0, 1, 2, 3, 4]]

@@ -13,7 +13,7 @@ from table_files import bytes_of
 from transformers import AutoTokenizer
 
 from models.common.training import Step
-from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
+from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths
@@ -62,16 +62,6 @@ def test_loss_is_the_cross_entropy_of_the_words_of_the_batch():
         found = task.validate()
     assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-5) == pytest.approx((share + rest).item(), rel=1e-5)
     assert found["accuracy"] == pytest.approx(np.mean(right))
-
-
-def test_scores_of_primary_words_are_counted_from_the_table():
-    answers, labels = np.array([1, 1, 0, 0, 1, 0, 0]), np.array([1, 0, 1, 0, 1, 0, 0])
-    counts = torch.zeros(2, 2, dtype=torch.int64)
-    for label, answer in zip(labels, answers, strict=True):
-        counts[label, answer] += 1
-    assert primary_scores(counts) == pytest.approx(
-        {"accuracy": 5 / 7, "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3})
-    assert primary_scores(torch.tensor([[4, 0], [0, 0]])) == {"accuracy": 1, "precision": 0, "recall": 0, "f1": 0}
 
 
 def test_padding_and_what_comes_later_change_nothing():
@@ -137,15 +127,6 @@ def test_labels_are_those_of_mode_xy_of_the_split():
     assert [(source, labels.tolist()) for source, labels in found] == [
         (0, [0, 0, 0, 1, 1, 0]), (0, [0] * 6), (2, [0, 0, 1, 1]), (4, [0, 0, 0, 1, 0])]  # text 8 has no words
     assert [source for source, _ in labelled_sources(examples, lower(), psi_table(psi), "validation")] == [5]
-
-
-def test_a_source_stands_once_for_each_of_its_references():
-    examples, psi = tables()
-    found = labelled_sources(examples, lower(), psi_table(psi), "train")
-    one = examples.drop(index=2)
-    one["reference_ids"] = [[1, 4], [3], [0], [0], [7], [7]]
-    again = labelled_sources(one, lower(), psi_table(psi), "train")
-    assert [(source, labels.tolist()) for source, labels in again] == [(s, labels.tolist()) for s, labels in found]
 
 
 def test_vocabulary_is_of_the_training_sources_the_most_frequent_first():

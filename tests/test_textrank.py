@@ -19,7 +19,6 @@ from keycontrast.ranking import rank
 from keycontrast.ranking.package import docs, pytextrank
 from keycontrast.text.normal_form import normal_form
 from pipeline.schemas import SCHEMAS
-from stages.common.examples import all_text_ids, is_single, read_examples, training_text_ids
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import textrank
 from stages.keywords.params import TextRank
@@ -41,16 +40,6 @@ def project(folder, tokens, examples, kind="examples", workers=1):
                 Provenance("annotate@toy", "0", models={"spacy": {"name": "x"}}))
     write_table(folder / HOME / "items" / "examples", SCHEMAS[kind], examples, Provenance("ingest@toy", "0"))
     (folder / "params.yaml").write_text(PARAMS.format(workers))
-
-
-def test_start_and_end_of_a_phrase_are_tokens():
-    tokens = by_chance(3)
-    words = dict(zip(tokens["text_id"].to_pylist(), tokens["token"].to_pylist(), strict=True))
-    phrases = [line for line in rank(tokens, "pytextrank").to_pylist() if line["rank"]]
-    for line in phrases:
-        held = words[line["text_id"]][line["token_start"]:line["token_end"]]
-        assert "".join(held) == line["phrase"].replace(" ", "")
-    assert len(phrases) > 50
 
 
 def test_workers_and_hash_seeds_do_not_change_a_byte(tmp_path, monkeypatch):
@@ -91,29 +80,6 @@ def test_ties_fall_by_idf_over_the_texts_of_training_examples(examples, kind, be
     monkeypatch.chdir(tmp_path)
     assert textrank.main(["toy"]) == 0
     assert read_frame(HOME / "textrank", SCHEMAS["textrank"])["keyword"].iloc[0] == best
-
-
-def test_ids_of_the_texts_of_examples(tmp_path):
-    pairs, labelled = tmp_path / "pairs.parquet", tmp_path / "labelled.parquet"
-    write_table(pairs, SCHEMAS["examples"], triples(("train", 5, 2, None), ("train", 2, 7, 9), ("test", 1, 5, 8)),
-                Provenance("x", "0"))
-    write_table(labelled, SCHEMAS["labelled_examples"],
-                {"example_id": [0, 1], "split": ["test", "train"], "text_id": [4, 3], "label": ["a", "b"]},
-                Provenance("x", "0"))
-    assert training_text_ids(read_examples(pairs)).tolist() == [2, 5, 7, 9]
-    assert all_text_ids(read_examples(pairs)).tolist() == [1, 2, 5, 7, 8, 9]
-    assert not is_single(read_examples(pairs))
-    assert training_text_ids(read_examples(labelled)).tolist() == [3]
-    assert all_text_ids(read_examples(labelled)).tolist() == [3, 4]
-    assert is_single(read_examples(labelled))
-
-
-def test_run_ranks_any_number_of_texts_by_any_method():
-    tokens = by_chance(2)
-    assert textrank.run(tokens.slice(0, 0), TextRank()).num_rows == 0
-    chosen = TextRank(method="positionrank", compat="pytextrank", window=2, damping=0.5)
-    assert textrank.run(tokens, chosen).equals(
-        rank(tokens, "positionrank", compat="pytextrank", window=2, damping=0.5))
 
 
 @pytest.mark.parametrize("method", ["pytextrank", "positionrank"])

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ranking_tables import frequencies, row, table
@@ -63,13 +62,6 @@ def test_a_phrase_is_written_as_in_the_text(tokens):
             covered = "".join(words[line["text_id"]][line["token_start"]:line["token_end"]])
             assert "".join(covered.split()) == "".join(line["phrase"].split())
     assert {"São Paulo", "e-mail filters"} <= {line["phrase"].replace("\t", " ") for line in rows if line["phrase"]}
-
-
-def test_rows_of_a_text_depend_on_that_text_alone(tokens):
-    whole = stage.run(tokens, Yake())
-    alone = pa.concat_tables([stage.run(tokens.slice(place, 1), Yake()) for place in range(len(TEXTS))])
-    assert whole.equals(alone)
-    assert whole.equals(stage.run(tokens, Yake()))
 
 
 def test_ties_fall_by_idf(tokens):
