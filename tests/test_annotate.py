@@ -15,9 +15,7 @@ from keycontrast.text.annotators import load_annotator
 from keycontrast.text.pipelines import noun_chunks
 from keycontrast.text.tokens import (
     annotate_texts,
-    document_columns,
     noun_runs,
-    rebuild_docs,
     stream_chunks,
     token_table,
 )
@@ -51,18 +49,6 @@ def pipeline(tmp_path_factory):
 def texts(strings, language="en"):
     return pa.table({"text_id": range(len(strings)), "text": strings, "language": [language] * len(strings)},
                     schema=SCHEMAS["texts"].arrow())
-
-
-def test_documents_come_back_as_the_pipeline_left_them(pipeline):
-    tokens = annotate.run(texts(TEXTS), Annotate(pipeline=pipeline, clean=False))
-    nlp = load_annotator(pipeline, "en").nlp
-    for (text_id, rebuilt), text in zip(rebuild_docs(tokens), TEXTS, strict=True):
-        original = nlp(text)
-        assert rebuilt.text == text == TEXTS[text_id]
-        assert [str(chunk) for chunk in rebuilt.noun_chunks] == [str(chunk) for chunk in original.noun_chunks]
-        assert [str(sentence) for sentence in rebuilt.sents] == [str(sentence) for sentence in original.sents]
-        columns, wanted = (document_columns([doc], doc.vocab) | {"is_stop": 0} for doc in (rebuilt, original))
-        assert columns == wanted
 
 
 def test_columns_are_what_the_tokens_of_each_document_say(pipeline):

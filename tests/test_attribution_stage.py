@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import tiny_bert
 import yaml
-from pydantic import ValidationError
+from ingest_rows import token_rows
 
 from models.keywords.attribution import from_characters, word_saliency
 from pipeline.schemas import SCHEMAS
@@ -118,9 +118,7 @@ def test_bytes_of_a_text_do_not_depend_on_its_company(tokenizer, changes):
 def project(tmp_path, monkeypatch, tokenizer):
     monkeypatch.chdir(tmp_path)
     examples, texts, tokens = tables()
-    tokens = tokens.assign(**dict.fromkeys(("lemma", "pos", "tag"), tokens["token"]), **{
-        name: [[False] * len(row) for row in tokens["token"]] for name in ("is_stop", "sentence_start")}, **{
-        name: [[]] * len(tokens) for name in ("chunk_start", "chunk_end")})
+    tokens = token_rows(tokens["text_id"], tokens["token"].tolist(), start=tokens["start"], end=tokens["end"])
     paths = DatasetPaths("tiny")
     for kind, rows in (("examples", examples), ("texts", texts), ("tokens", tokens)):
         write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance("test", "0"))
@@ -161,10 +159,3 @@ def test_same_bytes_for_any_number_of_workers(project, tmp_path, monkeypatch):
         assert attribution.main(["tiny"]) == 0
         found.append([part.read_bytes() for part in parts_of(project.table("attribution"))])
     assert found[0] == found[1] and len(found[0]) == 3
-
-
-def test_presets_are_the_papers_reading_and_the_released_codes():
-    paper, default = Attribution(preset="paper").model_dump(), Attribution().model_dump()
-    assert {**paper, "preset": None} == default and not default["released_bugs"]
-    with pytest.raises(ValidationError, match="method is 'integrated_gradients' where the preset has 'gradient'"):
-        Attribution(preset="paper", method="integrated_gradients")

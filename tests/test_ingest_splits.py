@@ -13,7 +13,6 @@ from stages.ingest.splits import (
     TRAIN,
     VALIDATION,
     split_by_hash,
-    split_classes,
     split_groups,
 )
 from stages.ingest.text_keys import text_key
@@ -46,18 +45,6 @@ def test_published_components_stay_and_what_is_not_published_is_drawn_from_train
     assert split.tolist() == fixed.tolist()
     with pytest.raises(InputError, match="0 examples in 0 connected groups of texts cannot be cut into train and val"):
         split_groups(np.arange(5), 5, 0.1, 0.1, 1, np.full(5, TEST, np.int8))
-
-
-def test_every_class_gives_its_share_and_the_sum_is_right():
-    label = np.repeat([0, 1, 2, 3], [100, 50, 13, 7])
-    split = split_classes(label, list("abcd"), np.zeros(170, np.int8), [], 0.1, 0.2, 1)
-    counts = np.array([np.bincount(label[split == which], minlength=4) for which in (TRAIN, VALIDATION, TEST)])
-    assert counts.sum(axis=1).tolist() == [119, 17, 34]
-    assert counts[VALIDATION].tolist() == [10, 5, 1, 1]
-    assert counts[TEST].tolist() == [20, 10, 3, 1]  # the largest remainder is that of 2.6
-    split = split_classes(label, list("abcd"), np.where(label == 1, TEST, TRAIN), [TEST], 0.1, 0.2, 1)
-    assert (split[label == 1] == TEST).all()
-    assert np.bincount(label[split == VALIDATION], minlength=4).tolist() == [10, 0, 1, 1]
 
 
 def test_leaks_of_a_case_made_by_hand():
@@ -199,19 +186,6 @@ def test_data_sets_of_the_same_rows_agree_on_what_is_evaluated(tmp_path):
     for one in frames:
         for other in frames:
             assert not texts_of(one, ["validation"]) & texts_of(other, ["test"])
-
-
-def test_hashed_splits_depend_on_seed_and_texts_alone(tmp_path):
-    pairs = corpus(700, seed=6)
-    rng = np.random.default_rng(0)
-    turned = [pairs[place] for place in rng.permutation(len(pairs))]
-
-    def homes(rows, seed):
-        frame = by_key(made_of(rows, tmp_path, seed, neg_source="none", split_by="hashed"))
-        return {frozenset((row.source, row.target)): row.split for row in frame.itertuples()}
-
-    assert homes(pairs, 3) == homes(turned, 3)
-    assert homes(pairs, 3) != homes(pairs, 4)
 
 
 def test_hashed_shares_hold_on_average_and_large_components_are_of_training():

@@ -16,10 +16,7 @@ from ranking_tables import frequencies
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
-from keycontrast.ranking.blocks import Spans, TokenBlock
-from keycontrast.ranking.selection import InverseFrequency
 from pipeline.schemas import SCHEMAS
-from stages.common.examples import marked_texts
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.keywords import keywords
@@ -194,20 +191,6 @@ def test_rankings_come_piece_by_piece_beside_the_tokens():
     with pytest.raises(InputError, match="table textrank: 2 texts, the first of them 4"):
         list(beside([TABLE.slice(0, 4)], [rows], "textrank"))
     assert [found.num_rows for _, found in beside([TABLE], [], "attribution")] == [0]
-
-
-def test_idf_of_many_texts_at_once_is_that_of_each():
-    counted = InverseFrequency.over_tables([TABLE.slice(0, 4), TABLE.slice(4), TABLE.slice(0, 0)])
-    assert counted == frequencies(TABLE["token"].to_pylist())
-    for wanted in ([1, 2], [1, 2, 9]):  # the end of the marks may lie before the last text, and after it
-        assert InverseFrequency.over_tables([TABLE], marked_texts([np.array(wanted)])) == frequencies(
-            TABLE["token"].to_pylist()[1:3])
-    assert InverseFrequency.over_tables([TABLE], np.zeros(0, dtype=bool)).n_texts == 0
-    assert counted.values(["red", "the", "unseen"]).tolist() == [counted.of(w) for w in ("red", "the", "unseen")]
-    block = TokenBlock(TABLE)
-    spans = Spans(np.array([0, 1]), np.array([1, 3]), np.array([3, 6]))
-    assert counted.means(block, spans).tolist() == [
-        sum(map(counted.of, words)) / len(words) for words in (["red", "fox"], ["a", "red", "dog"])]
 
 
 def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp_path, monkeypatch, capsys):

@@ -6,6 +6,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import yaml
+from ingest_rows import token_rows
 from scipy.stats import spearmanr
 
 from pipeline.schemas import SCHEMAS
@@ -197,18 +198,6 @@ def test_texts_of_a_split_are_all_that_its_examples_name():
     assert len(source_pairs(pairs_of(examples), [])) == 0
 
 
-def token_table(tokens):
-    """Fill in the columns of ``tokens.parquet`` that play no part here."""
-    filled = tokens.copy()
-    for name in ("lemma", "pos", "tag"):
-        filled[name] = filled["token"]
-    for name, value in (("is_stop", False), ("sentence_start", False), ("start", 0), ("end", 0)):
-        filled[name] = [[value] * len(row) for row in filled["token"]]
-    for name in ("chunk_start", "chunk_end"):
-        filled[name] = [[] for _ in filled["token"]]
-    return filled
-
-
 def test_stage_writes_the_table_and_says_whose_vectors_it_used(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(psi, "CHUNK", 2)
@@ -216,7 +205,7 @@ def test_stage_writes_the_table_and_says_whose_vectors_it_used(tmp_path, monkeyp
     paths = DatasetPaths("tiny")
     words = vectors.words
     columns = {"word": words, "count": [1] * len(words), "vector": list(vectors.matrix[:-1])}
-    for kind, rows in (("examples", examples), ("tokens", token_table(tokens)), ("word_vectors", columns)):
+    for kind, rows in (("examples", examples), ("tokens", token_rows(tokens["text_id"], WORDS)), ("word_vectors", columns)):
         write_table(paths.table(kind), SCHEMAS[kind], rows,
                     Provenance("test", "0", {"word_vectors": {"origin": "somewhere"}}))
     (tmp_path / "params.yaml").write_text(yaml.safe_dump({

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 import torch
 import yaml
+from ingest_rows import token_rows
 from table_files import bytes_of
 from transformers import AutoTokenizer
 
@@ -62,18 +63,6 @@ def test_loss_is_the_cross_entropy_of_the_words_of_the_batch():
         found = task.validate()
     assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-5) == pytest.approx((share + rest).item(), rel=1e-5)
     assert found["accuracy"] == pytest.approx(np.mean(right))
-
-
-def test_padding_and_what_comes_later_change_nothing():
-    tagger, ids = tiny(), torch.tensor([[5, 9, 3]])
-    with torch.no_grad():
-        alone = tagger(ids)
-        padded = tagger(torch.tensor([[5, 9, 3, 0, 0, 0], [4, 4, 4, 4, 4, 4]]))[:1, :3]
-        followed = tagger(torch.tensor([[5, 9, 3, 7, 8]]))[:, :3]
-        changed = tagger(torch.tensor([[6, 9, 3]]))
-    torch.testing.assert_close(padded, alone, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(followed, alone, atol=1e-6, rtol=1e-5)
-    assert (changed - alone).abs()[0, 2].max() > 1e-4  # what comes before counts
 
 
 def test_tags_do_not_depend_on_the_texts_beside_a_text():
@@ -151,12 +140,8 @@ def test_the_majority_is_that_of_the_training_words():
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     examples, psi = tables()
-    tokens = {"text_id": range(len(WORDS)), "token": WORDS, "lemma": WORDS, "pos": WORDS, "tag": WORDS,
-              **{name: [[0] * len(row) for row in WORDS] for name in ("start", "end")},
-              **{name: [[False] * len(row) for row in WORDS] for name in ("is_stop", "sentence_start")},
-              "chunk_start": [[]] * len(WORDS), "chunk_end": [[]] * len(WORDS)}
     paths = DatasetPaths("tiny")
-    for kind, rows in (("examples", examples), ("psi", psi), ("tokens", tokens)):
+    for kind, rows in (("examples", examples), ("psi", psi), ("tokens", token_rows(range(len(WORDS)), WORDS))):
         write_table(paths.table(kind), SCHEMAS[kind], rows,
                     Provenance("test", "0", {"word_vectors": {"origin": "here"}}))
     params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "keywords": {"datasets": ["tiny"]},

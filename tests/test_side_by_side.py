@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from ingest_rows import token_rows
 
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
@@ -25,13 +26,11 @@ POS = [["DET", "NOUN", "VERB", "NOUN"], ["NOUN", "VERB", "DET", "NOUN"], ["PRON"
 
 def tables():
     words = [text.split() for text in TEXTS]
-    empty = {name: [[] for _ in TEXTS] for name in ("chunk_start", "chunk_end")}
-    tokens = pa.table({
-        "text_id": range(3), "token": words, "lemma": [[w.lower() for w in row] for row in words], "pos": POS,
-        "tag": TAGS, "start": [list(range(len(row))) for row in words], "end": [list(range(len(row))) for row in words],
-        "is_stop": [[w.lower() in ("the", "an", "she") for w in row] for row in words],
-        "sentence_start": [[True] + [False] * (len(row) - 1) for row in words], **empty},
-        schema=SCHEMAS["tokens"].arrow())
+    places = [list(range(len(row))) for row in words]
+    tokens = pa.table(token_rows(
+        range(3), words, lemma=[[w.lower() for w in row] for row in words], pos=POS, tag=TAGS, start=places, end=places,
+        is_stop=[[w.lower() in ("the", "an", "she") for w in row] for row in words],
+        sentence_start=[[True] + [False] * (len(row) - 1) for row in words]), schema=SCHEMAS["tokens"].arrow())
     textrank = pa.table({
         "text_id": [0, 0, 1, 2], "rank": [1, 2, 1, 0], "phrase": ["oven", "bread", "Bread", None],
         "keyword": ["oven", "bread", "bread", None], "score": [0.5, 0.4, 0.3, None], "token_start": [1, 3, 0, None],

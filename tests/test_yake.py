@@ -10,16 +10,15 @@ from test_keywords import examples
 from yake import KeywordExtractor
 
 from keycontrast.errors import InputError
-from keycontrast.explain import explain
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.tokens import token_table
 from pipeline import inspection, sql
 from pipeline.schemas import SCHEMAS
 from stages.common.methods import METHODS
 from stages.common.tables import Provenance, column_names, read_metadata, read_table, write_table
-from stages.keywords import embedrank, keywords, ranking_stage
+from stages.keywords import embedrank, ranking_stage
 from stages.keywords import yake as stage
-from stages.keywords.params import Keywords, Yake
+from stages.keywords.params import Yake
 from stages.params import parse_params
 
 TEXTS = [
@@ -69,18 +68,6 @@ def test_ties_fall_by_idf(tokens):
     idf = frequencies([["alpha"], ["alpha"], ["gamma"]])
     assert stage.run(text, Yake(ngrams=1))["keyword"].to_pylist() == ["alpha", "gamma"]
     assert stage.run(text, Yake(ngrams=1), idf)["keyword"].to_pylist() == ["gamma", "alpha"]
-
-
-def test_it_names_keywords_from_the_table_to_the_choice(tokens):
-    params, ranking = Keywords(method="yake"), stage.run(tokens, Yake())
-    roles = [("train", *range(place, place + 3)) for place in (0, 3, 6)] + [("test", 9, 1, None)]
-    made = keywords.run(tokens, ranking, examples(*roles), params)
-    assert made.keywords["method"].to_pylist() == ["yake"] * 3 + ["none"] * 6 + ["yake"]
-    best = explain(tokens.slice(0, 1), stage.ranking(Yake(), "en"), method="yake")
-    assert best.keyword_method == "yake" and best.iterations is None
-    assert [one.keyword for one in best.phrases] == [
-        line["keyword"] for line in ranking.to_pylist() if line["text_id"] == 0]
-    assert "its first 5 phrases, of at most 3 words" in best.settings
 
 
 def project(folder, tokens, params):
