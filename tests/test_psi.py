@@ -205,7 +205,8 @@ def test_stage_writes_the_table_and_says_whose_vectors_it_used(tmp_path, monkeyp
     paths = DatasetPaths("tiny")
     words = vectors.words
     columns = {"word": words, "count": [1] * len(words), "vector": list(vectors.matrix[:-1])}
-    for kind, rows in (("examples", examples), ("tokens", token_rows(tokens["text_id"], WORDS)), ("word_vectors", columns)):
+    filled = token_rows(tokens["text_id"], WORDS)
+    for kind, rows in (("examples", examples), ("tokens", filled), ("word_vectors", columns)):
         write_table(paths.table(kind), SCHEMAS[kind], rows,
                     Provenance("test", "0", {"word_vectors": {"origin": "somewhere"}}))
     (tmp_path / "params.yaml").write_text(yaml.safe_dump({

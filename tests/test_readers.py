@@ -112,8 +112,7 @@ def test_glue_has_tabs_and_ordinary_quotation_marks(tmp_path):
     assert rows[0].content == {"source": 'What is "a" b?', "target": '"open', "label": "1"}
     assert problems(rows) == {3: "broken line: 4 fields instead of 6 in line 4"}
     assert rows[2].raw == "2\t5\t6\tcut off"
-    with pytest.raises(InputError, match=r"test\.tsv: no column 'is_duplicate' \(which files of layout glue_qqp have\)"
-                                         r".* come without labels: name the others in the data set's `files`"):
+    with pytest.raises(InputError, match=r"test\.tsv: no column 'is_duplicate' \(which files of layout glue_qqp have"):
         read(tmp_path, "test.tsv", "id\tquestion1\tquestion2\n0\ta\tb\n", layout="glue_qqp")
 
 

@@ -221,10 +221,7 @@ def _check_columns(path: Path, names: Sequence[str], layout: BoundLayout, hint: 
     """Raise an ``InputError`` unless ``names``, the columns of the file, have the column of every role once."""
     for role, column in layout.columns.items():
         if column not in names:
-            declared = layout.layout.columns.get(role)
-            missing = f" {declared.missing}" if declared and declared.missing else ""
-            raise InputError(f"{path}: no column {column!r} ({layout.named_by(role)}); {nearest(column, names)}"
-                             f"{hint or missing}")
+            raise InputError(f"{path}: no column {column!r} ({layout.named_by(role)}); {nearest(column, names)}{hint}")
         if names.count(column) > 1:
             raise InputError(f"{path}: column {column!r} occurs {names.count(column)} times in the header. Give each "
                              f"column a name of its own.")

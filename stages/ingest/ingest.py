@@ -174,9 +174,9 @@ def _limits(params: Ingest) -> dict[str, int | None]:
 def _check_filled(split: np.ndarray, params: Ingest) -> None:
     empty = [name for name, count in by_split(split).items() if not count]
     if empty and params.split_by == "hashed":
-        raise InputError(f"no example is left for {empty[0]}: under ingest.split_by hashed each component of texts is "
-                         f"drawn for itself, and none with an example fell to it. Give more data, change the shares "
-                         f"or the seed, {'widen ingest.train_part, ' if params.train_part else ''}or set "
+        widen = "widen ingest.train_part, " if params.train_part else ""
+        raise InputError(f"no example is left for {empty[0]}: under ingest.split_by hashed no component with an "
+                         f"example was drawn for it. Give more data, change the shares or the seed, {widen}or set "
                          f"ingest.split_by to component.")
     if empty:
         raise InputError(f"no example is left for {empty[0]}: the rows that the data set publishes under this split "

@@ -29,14 +29,12 @@ class Column:
         meaning: of its values, for the documentation.
         name: of the column, unless the params give another; None if only the params can name it.
         is_name: whether it names a class or group: text or a whole number, as text.
-        missing: advice for files without the column.
     """
 
     meaning: str
     name: str | None = None
     needed: bool = True
     is_name: bool = False
-    missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -136,9 +134,7 @@ def roles_of(dataset: Any) -> frozenset[str]:
 
 _QUESTIONS = {
     "source": Column("a question", "question1"), "target": Column("another", "question2"),
-    "label": Column("0 or 1", "is_duplicate",
-                    missing="The test files of GLUE and Kaggle come without labels: name the others in the data set's "
-                            "`files`, such as train.tsv and dev.tsv.")}
+    "label": Column("0 or 1", "is_duplicate")}
 _STORY_CONTEXT = Column("a text, or a list of four sentences", "context")
 _CONTEXT = Column("a list of turns, or a text that `turn_mark` cuts", "context")
 _RESPONSE = Column("a text", "response")

@@ -56,9 +56,7 @@ def ranker_of(method: str, settings: Any, language: str,
 def ranked_tokens(method: str, tokens: pa.Table, settings: Any, idf: InverseFrequency | None = None,
                   language: str = "en") -> pa.Table:
     """Return the phrases of table ``tokens`` by ``method``."""
-    ordered = tokens.sort_by("text_id")
-    batches = (ordered.slice(start, _BATCH) for start in range(0, ordered.num_rows, _BATCH))
-    found = map(ranker_of(method, settings, language, idf), pieces(batches))
+    found = map(ranker_of(method, settings, language, idf), pieces([tokens.sort_by("text_id")]))
     return pa.concat_tables([PHRASES.arrow().empty_table(), *(one.table for one in found)])
 
 
