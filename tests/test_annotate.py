@@ -1,7 +1,6 @@
 """Stage ``annotate``: every text once, the same bytes for any number of workers, and after a kill."""
 
 import random
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import spacy
 
 from keycontrast.errors import InputError
-from keycontrast.text.annotate import annotator
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.pipelines import noun_chunks
 from keycontrast.text.tokens import (
@@ -108,15 +106,14 @@ def test_cleaned_texts_keep_the_offsets_of_the_texts_as_given(pipeline):
     assert found["dogs"] == "dogs" and found["Big"] == "Big"
 
 
-def test_cleaned_texts_and_those_of_another_language_are_counted():
-    chunks = [texts(["a <b>dog</b>", "a dog", "\u043e\u043d \u0438\u0434\u0451\u0442"])]
+def test_cleaned_texts_and_those_of_another_language_are_counted(tmp_path):
+    given = texts(["a <b>dog</b>", "a dog", "\u043e\u043d \u0438\u0434\u0451\u0442"])
+    write_table(tmp_path / "texts", SCHEMAS["texts"], given, Provenance("ingest@toy", "0"))
     for language, other in (("en", 1), ("zh", 3)):
-        counts = Counter()
-        work = annotator("embedded", language, True, counts)
-        assert [work(chunk).num_rows for chunk in annotate.counted(chunks, language, counts)] == [3]
-        assert counts == {"texts": 3, "cleaned": 1, "other_language": other}
-    annotator("embedded", "en", False, counts)(chunks[0])
-    assert counts["cleaned"] == 1
+        described = load_annotator("embedded", language).describe()
+        make = annotate.part_annotator("embedded", language, 4, True, described, Provenance("annotate@toy", "0"))
+        assert make(tmp_path / "texts" / "part-00000.parquet", tmp_path / language) == {
+            "texts": 3, "cleaned": 1, "other_language": other}
 
 
 def test_a_worker_with_another_pipeline_of_the_same_name_is_refused(pipeline):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from keycontrast.errors import InputError
 from stages.common.methods import KEYWORDS
 from stages.common.schemas import EXAMPLES, TEXTS
-from stages.common.tables import check_columns, check_pages, dataset_of
+from stages.common.tables import check_columns, check_pages, dataset_of, open_database
 from stages.common.text_tables import PHRASES, TOKENS
 from stages.run.process import StageProcess
 
@@ -53,12 +53,7 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
         folder = limits.folder or Path(stack.enter_context(TemporaryDirectory())) / "joins"
         rmtree(folder, ignore_errors=True)
         stack.callback(rmtree, folder, ignore_errors=True)
-        connection = stack.enter_context(duckdb.connect(config={
-            "memory_limit": f"{max(1, round(limits.memory_gib * 1024))}MiB", "threads": limits.threads,
-            "temp_directory": str(folder)}))
-        # DuckDB draws its bar on standard output; in a notebook without widgets it rejects even this setting.
-        if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
-            connection.execute("SET enable_progress_bar = false")
+        connection = stack.enter_context(open_database(folder, limits.memory_gib, limits.threads))
         for name, rows in tables.items():
             if isinstance(rows, Path):
                 connection.from_arrow(dataset_of(rows)).create_view(name)

@@ -6,7 +6,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from stages.common.examples import structure_of
 from stages.common.schemas import ALL_SPLITS
+from stages.common.tables import open_database
 from stages.ingest.params import Dataset
 from stages.ingest.parsing import RowError
 from stages.ingest.rows import TEXT_ROLES, RawRow, RowCheck
@@ -76,12 +76,7 @@ class RowTables:
     ``folder``."""
 
     def __init__(self, folder: Path, memory_gib: float) -> None:
-        self.database = duckdb.connect(config={
-            "memory_limit": f"{max(1, round(memory_gib * 1024))}MiB", "threads": 1,
-            "temp_directory": str(folder / "database")})
-        # DuckDB draws it on standard output; in a notebook without widgets it refuses even to be told not to.
-        if self.database.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
-            self.database.execute("SET enable_progress_bar = false")
+        self.database = open_database(folder / "database", memory_gib)
         for name, schema in _TABLES.items():
             self.database.from_arrow(schema.empty_table()).create(name)
 
