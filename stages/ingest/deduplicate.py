@@ -122,33 +122,20 @@ class RowTables:
 
 @dataclass(frozen=True)
 class UniqueRows:
-    """The rows that were kept, as arrays in the order of the input, paraphrases first.
-
-    Attributes:
-        texts: numbered by first appearance.
-        labels: names of the classes, or of the two kinds of responses, by number; else empty.
-        place: (n_rows,) place of each among all rows.
-        first: (n_rows,) text number of source, input, caption or labelled text.
-        second: (n_rows,) text number of the target, or number of the caption's group, else -1.
-        negative: (n_rows,) text number of a given triple's negative; (0,) in other structures.
-        label: (n_rows,) 1 for paraphrases, stories and right responses, 0 for the contrary; number of the class.
-        rank: (n_rows,) published split as index into ``ALL_SPLITS``; 0 also where none is published.
-        opening: (n_rows,) hash of a story's first sentence or a dialogue's context; 0 in other structures.
-        further: other texts of each story or dialogue; empty in other structures.
-    """
+    """The rows that were kept, as arrays (n_rows,) in the order of the input, paraphrases first."""
 
     structure: str
-    texts: TextFile
+    texts: TextFile       # numbered by first appearance
     tables: RowTables
-    labels: list[str]
-    place: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
-    negative: np.ndarray
-    label: np.ndarray
-    rank: np.ndarray
-    opening: np.ndarray
-    further: TextLists
+    labels: list[str]     # names of the classes, or of the two kinds of responses, by number; else empty
+    place: np.ndarray     # among all rows
+    first: np.ndarray     # text number of source, input, caption or labelled text
+    second: np.ndarray    # text number of the target, or number of the caption's group, else -1
+    negative: np.ndarray  # text number of a given triple's negative; (0,) in other structures
+    label: np.ndarray     # 1 for paraphrases, stories and right responses, 0 for the contrary; number of the class
+    rank: np.ndarray      # published split as index into ``ALL_SPLITS``; 0 also where none is published
+    opening: np.ndarray   # hash of a story's first sentence or a dialogue's context; 0 in other structures
+    further: TextLists    # other texts of each story or dialogue; empty in other structures
 
     def __len__(self) -> int:
         return len(self.place)

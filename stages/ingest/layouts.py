@@ -23,53 +23,34 @@ Quoting = Literal["standard", "none"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column that a layout reads.
+    """A column that a layout reads."""
 
-    Attributes:
-        meaning: of its values, for the documentation.
-        name: of the column, unless the params give another; None if only the params can name it.
-        is_name: whether it names a class or group: text or a whole number, as text.
-    """
-
-    meaning: str
-    name: str | None = None
+    meaning: str             # of its values, for the documentation
+    name: str | None = None  # unless the params give another; None if only the params can name it
     needed: bool = True
-    is_name: bool = False
+    is_name: bool = False    # of a class or group: text or a whole number, as text
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The meaning of the files and rows of a data set.
-
-    Attributes:
-        row: description of a row, for the documentation.
-        columns: by role, in the order of ``RawRow.content``.
-        published: whether the files have the columns of their publisher.
-        quoting: of the publisher's CSV and TSV; None leaves it to the params.
-        encoding: of text files, unless the params name another.
-        forms: endings of its files, in the order of reading.
-        files: description of files that are no tables, for messages and the documentation.
-        splits: name or pattern of the file of each published split.
-        reader: for tables, lines to ``parse``, an index of a corpus, or folders of posts.
-        parse: returns the values of a line by column, given the line and its file.
-        check: returns the problem of the columns that the params name, or nothing.
-        roles: returns the column of each role from the columns that the params name.
-        convert: returns the content of a row by the roles of its structure.
-    """
+    """The meaning of the files and rows of a data set."""
 
     name: str
-    row: str
-    columns: Mapping[str, Column]
-    published: bool = False
-    quoting: Quoting | None = None
-    encoding: str = "utf-8"
-    forms: tuple[str, ...] = TABLES
-    files: str = ""
-    splits: Mapping[str, str] = field(default_factory=dict)
-    reader: Literal["table", "lines", "index", "posts"] = "table"
+    row: str                         # description of a row, for the documentation
+    columns: Mapping[str, Column]    # by role, in the order of ``RawRow.content``
+    published: bool = False          # whether the files have the columns of their publisher
+    quoting: Quoting | None = None   # of the publisher's CSV and TSV; None leaves it to the params
+    encoding: str = "utf-8"          # of text files, unless the params name another
+    forms: tuple[str, ...] = TABLES  # endings of its files, in the order of reading
+    files: str = ""                  # description of files that are no tables, for messages and the documentation
+    splits: Mapping[str, str] = field(default_factory=dict)  # name or pattern of the file of each published split
+    reader: Literal["table", "lines", "index", "posts"] = "table"  # ``index``: of a corpus
+    # Given a line and its file, the values by column.
     parse: Callable[[str, Path], Mapping[str, Any]] | None = None
+    # Given the columns that the params name: their problem, or nothing; and the column of each role.
     check: Callable[[Mapping[str, Any]], str] = lambda columns: ""
     roles: Callable[[Mapping[str, Any]], dict[str, str]] = dict
+    # The content of a row by the roles of its structure.
     convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
     @property

@@ -34,22 +34,14 @@ _GROUP_SIZE = "group size: its group has more or fewer distinct texts than inges
 
 @dataclass(frozen=True)
 class Connected:
-    """The rows that are left, and the components of their texts.
-
-    Attributes:
-        group: (n_texts,) component of each text over all unique rows.
-        paired: (n_texts,) whether a text occurs in a row that is left; as input, for stories and dialogues.
-        partners: pairs, those of given triples included; None for captions.
-        captions: groups of captions; None in other structures.
-        strictest_split: (n_components,) published split; None if there is none or components are split.
-    """
+    """The rows that are left, and the components of their texts."""
 
     rows: UniqueRows
-    group: np.ndarray
-    paired: np.ndarray
-    partners: Relations | None
-    captions: TextLists | None
-    strictest_split: np.ndarray | None
+    group: np.ndarray                   # (n_texts,) component of each text over all unique rows
+    paired: np.ndarray                  # (n_texts,) is it in a row that is left; as input, for stories and dialogues
+    partners: Relations | None          # pairs, those of given triples included; None for captions
+    captions: TextLists | None          # groups of captions; None in other structures
+    strictest_split: np.ndarray | None  # (n_components,) published; None if there is none or components are split
 
     @property
     def sizes(self) -> np.ndarray:
