@@ -3,7 +3,6 @@
 import json
 import re
 from collections import defaultdict
-from itertools import groupby
 
 import networkx as nx
 import numpy as np
@@ -14,7 +13,7 @@ from keyword_graphs import clusters_of, named, oracle, random_triples, tables, w
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
-from keycontrast.network import BLOCK, Containment, strongest
+from keycontrast.network import BLOCK, Containment
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
@@ -163,26 +162,6 @@ def test_what_was_dropped_is_counted_as_the_loops_count_it():
     assert kept.dropped.conflicts == sum(a != b for a, b in good & bad)
     assert kept.dropped.positive_self_pairs == sum(a == b for a, b in good)
     assert kept.dropped.negative_self_pairs == sum(a == b for a, b in bad)
-
-
-def strongest_by_loop(entries, limit):
-    ranked = sorted(entries, key=lambda entry: (entry[0], -entry[2], entry[1]))
-    return [entry for _, group in groupby(ranked, key=lambda entry: entry[0]) for entry in list(group)[:limit]]
-
-
-@pytest.mark.parametrize("limit", [1, 3, None])
-@pytest.mark.parametrize("scale", [1, 2**55], ids=["in one number", "by three keys"])
-def test_the_strongest_equal_a_sort(limit, scale):
-    rng = np.random.default_rng(0)
-    places = rng.choice(20 * 50, size=300, replace=False)
-    group, column = np.divmod(places, 50)
-    group[group == 7] = 8 - 1  # a group may be missing, as 3 is here
-    column = column[group != 3]
-    group = group[group != 3]
-    count = rng.integers(1, 6, size=len(group)) * scale
-    found = strongest(group, column, count, 50, limit)
-    entries = list(zip(group.tolist(), column.tolist(), count.tolist(), strict=True))
-    assert list(zip(*(part.tolist() for part in found), strict=True)) == strongest_by_loop(entries, limit)
 
 
 def test_large_counts_stay_exact():

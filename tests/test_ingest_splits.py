@@ -35,18 +35,6 @@ def test_no_split_stays_empty(sizes):
     assert sorted(split.tolist()) == [0, 1, 2]
 
 
-def test_published_components_stay_and_what_is_not_published_is_drawn_from_training():
-    fixed = np.where(np.arange(500) < 100, TEST, TRAIN).astype(np.int8)
-    split = split_groups(np.arange(500), 500, 0.1, 0.3, 1, fixed)
-    assert (split[:100] == TEST).all()
-    assert np.bincount(split[100:], minlength=3).tolist() == [360, 40, 0]
-    fixed[100:150] = VALIDATION
-    split = split_groups(np.arange(500), 500, 0.1, 0.3, 1, fixed)
-    assert split.tolist() == fixed.tolist()
-    with pytest.raises(InputError, match="0 examples in 0 connected groups of texts cannot be cut into train and val"):
-        split_groups(np.arange(5), 5, 0.1, 0.1, 1, np.full(5, TEST, np.int8))
-
-
 def test_leaks_of_a_case_made_by_hand():
     # Components: texts 0 to 3, 4 to 5, 6 to 8, 9 to 10, 11 to 12.
     group = np.array([0, 0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4])

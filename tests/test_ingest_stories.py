@@ -95,7 +95,8 @@ def test_stories_that_begin_alike_are_one_component_in_every_mode(tmp_path):
 
 def test_stories_of_files_in_different_forms_are_one_data_set(tmp_path):
     lists = stories(40)
-    pd.DataFrame({"story": [" ".join(story) for story in lists[:20]]}).to_parquet(tmp_path / "plain.parquet")
+    pd.DataFrame({"story": [" ".join(story) for story in lists[:10]]}).to_parquet(tmp_path / "plain.parquet")
+    pd.DataFrame(lists[10:20], columns=list("abcde")).to_parquet(tmp_path / "columns.parquet")
     pd.DataFrame({"context": [story[:4] for story in lists[15:30]],  # five are there already, in another spelling
                   "ending": [story[4].replace(".", " .") for story in lists[15:30]]}).to_parquet(tmp_path / "e.parquet")
     pd.DataFrame({"id": list("abcdef"), "context": [story[:4] for story in lists[30:36]], "right_ending": [1, 2] * 3,
@@ -106,33 +107,17 @@ def test_stories_of_files_in_different_forms_are_one_data_set(tmp_path):
                   "missing_two_sentences": [f"{story[2]} {story[3].lower()}" for story in lists[36:]],
                   }).to_parquet(tmp_path / "gaps.parquet")
     data = Dataset(source=str(tmp_path), layout="stories", files=[
-        "plain.parquet", {"name": "e.parquet", "layout": "stories", "columns": {"ending": "ending"}},
+        "plain.parquet",
+        {"name": "columns.parquet", "layout": "stories", "columns": {"sentences": list("abcde")}},
+        {"name": "e.parquet", "layout": "stories", "columns": {"ending": "ending"}},
         {"name": "cloze.parquet", "layout": "story_cloze"}, {"name": "gaps.parquet", "layout": "story_infilling"}])
     made = ingested(read_rows(data), data, Ingest(**SETTINGS), 3, tmp_path)
-    assert made.rejected["reason"].to_list() == [f"duplicate: of plain.parquet row {row}" for row in range(16, 21)]
+    assert made.rejected["reason"].to_list() == [f"duplicate: of columns.parquet row {row}" for row in range(6, 11)]
     texts = made.texts["text"]
     pairs = [(texts[row.source_id], texts[row.target_id]) for row in made.examples.itertuples()]
     assert [key for pair in pairs for key in map(text_key, pair)] == [
         key for story in lists for key in (text_key(" ".join(story[:4])), text_key(story[4]))]
     assert pairs[36] == (" ".join([*lists[36][:3], lists[36][3].capitalize()]), lists[36][4])
-
-
-@pytest.mark.parametrize("shape", ["text", "list", "columns", "context"])
-def test_every_shape_of_a_story_gives_the_same_items(tmp_path, shape):
-    lists = stories(30)
-    frame, columns = {
-        "text": (pd.DataFrame({"tale": [" ".join(story) for story in lists]}), {"story": "tale"}),
-        "list": (pd.DataFrame({"tale": lists}), {"story": "tale"}),
-        "columns": (pd.DataFrame(lists, columns=list("abcde")), {"sentences": list("abcde")}),
-        "context": (pd.DataFrame({"before": [story[:4] for story in lists], "last": [story[4] for story in lists]}),
-                    {"context": "before", "ending": "last"})}[shape]
-    path = tmp_path / "tales.parquet"
-    frame.to_parquet(path)
-    data = Dataset(source=str(path), layout="stories", columns=columns)
-    made = ingested(read_rows(data), data, Ingest(**SETTINGS), 3, tmp_path)
-    expected = made_of(lists, tmp_path)
-    pd.testing.assert_frame_equal(made.examples, expected.examples)
-    pd.testing.assert_frame_equal(made.texts, expected.texts)
 
 
 def test_published_splits_of_stories_are_kept(tmp_path):

@@ -15,7 +15,6 @@ from keycontrast.errors import InputError
 from keycontrast.ranking import rank
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.tokens import token_table
-from pipeline.neighbourhood import Graph, holding_texts, node_of
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.common import tables
@@ -28,7 +27,6 @@ from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.rows import RawRow
 from stages.keywords import textrank as textrank_stage
-from stages.results.page.explorer import explorer_data, read_graph
 
 TEXTS = ["Sourdough bread needs a warm oven.", "The warm oven burns fresh bread.", "Fresh bread and old graphs.",
          "Old graphs are drawn on paper.", "Why not?"]
@@ -130,12 +128,3 @@ def test_it_is_the_graph_of_the_library_and_the_same_bytes_by_parts(project, mon
     before = [bytes_of(paths.table(kind)) for kind in ("phrase_nodes", "phrase_edges", "phrase_texts")]
     assert graph.main(["mine"]) == 0
     assert [bytes_of(paths.table(kind)) for kind in ("phrase_nodes", "phrase_edges", "phrase_texts")] == before
-
-
-def test_page_and_command_show_the_texts_of_a_phrase(project):
-    paths, _ = written()
-    assert graph.main(["mine"]) == 0
-    assert holding_texts(paths, node_of(Graph(paths), "Warm  oven"))["text"].tolist() == TEXTS[:2]
-    shown = explorer_data(read_graph(paths), 100_000)
-    oven = shown["nodes"][shown["names"].index("warm oven")]
-    assert [shown["texts"][place] for place in oven[3]] == [[0, TEXTS[0]], [1, TEXTS[1]]]
