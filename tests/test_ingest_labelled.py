@@ -126,6 +126,3 @@ def test_classes_of_few_texts_stay_in_training(tmp_path):
     assert sum(made.counts["examples"].values()) == sum(sizes.values())
     with pytest.raises(InputError, match="no class has a text to spare for test: each keeps one for training"):
         made_of(labelled(classes({"one": 1, "other": 1, "third": 1})), tmp_path)
-
-
-# Posts of newsgroups (``ng_strip``)

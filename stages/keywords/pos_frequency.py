@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -78,7 +79,7 @@ def frequency_table(rows: pa.Table, counted: Counted, language: str, seed: int) 
     """
     if missing := sorted(set(counted.sources.tolist()) - set(rows["text_id"].to_pylist())):
         raise InputError(f"table tokens: text {missing[0]} has no row. Run `keycontrast run`.")
-    sources, table = rows.to_pandas().set_index("text_id").loc[counted.sources], []
+    sources, table = rows.to_pandas().set_index("text_id").loc[counted.sources], list[dict[str, Any]]()
     coins = [scores if scores is None else flipped(np.asarray(scores, dtype=np.float64), seed, "xx", example)
              for example, scores in zip(counted.examples.tolist(), sources["score"], strict=True)]
     for method, weights in (("attribution", coins), ("attribution_expected", sources["score"]),
