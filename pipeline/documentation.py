@@ -1,4 +1,4 @@
-"""Write the table of stages in ``docs/running.md`` and that of layouts in ``docs/data.md``: `make docs`."""
+"""Write the stages in ``docs/running.md``, the layouts in ``docs/data.md`` and the picture of the DAG: `make docs`."""
 
 import argparse
 import re
@@ -9,6 +9,7 @@ import yaml
 
 from keycontrast.files import atomic_file
 from pipeline.pages import ROOT, table_cell
+from pipeline.stage_picture import stage_picture
 from stages.ingest.layouts import LAYOUTS, Layout
 
 
@@ -17,7 +18,8 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     docs = Path("docs")
     dvc = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))
     stages, layouts = docs / "running.md", docs / "data.md"
-    return {stages: _with_table((root / stages).read_text(encoding="utf-8"), "stages", stage_table(dvc)),
+    return {docs / "img" / "dag.svg": stage_picture(root),
+            stages: _with_table((root / stages).read_text(encoding="utf-8"), "stages", stage_table(dvc)),
             layouts: _with_table((root / layouts).read_text(encoding="utf-8"), "layouts", layout_table())}
 
 

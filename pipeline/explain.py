@@ -139,7 +139,7 @@ def _print_scored(subject: Subject, named_by: KeywordMethod, idf: InverseFrequen
     with computing(params.runtime) as device:
         texts = pa.table({"text_id": subject.tokens["text_id"], "text": [subject.text]})
         rows = ranking_of(params, subject.dataset, idf, device)(texts, subject.tokens)
-    chosen = choose_keywords(subject.tokens, rows, named_by.name, idf, params.keywords.kw_lemma).table.to_pylist()[0]
+    chosen = choose_keywords(subject.tokens, rows, named_by.name, idf, params.keywords.kw_lemma).to_pylist()[0]
     console.print(Text(f"\nKeywords of {subject.dataset.name} are by {named_by.title}, not by the ranking above: "
                        f"{_chosen(chosen)}. {_best_words(rows.to_pylist())}"), soft_wrap=True)
 

@@ -167,7 +167,7 @@ def _data_card(params: Params, paths: DatasetPaths, rows: Mapping[str, int], lic
              *table(("column", "meaning"), [(f"`{column}`", _MEANING[column]) for column in written], left=2), "",
              "## Rejected rows", "", f"{counts['read']:,} rows were read and {counts['taken']:,} taken.",
              *(["", *table(("reason", "rows"), refused)] if refused else []), "", "## Source", "",
-             *(f"- {escaped(file)}, SHA-256 `{sha256_of(path)}`" for file, path in data_files(asked)),
+             *(f"- {escaped(file.name)}, SHA-256 `{sha256_of(file.path)}`" for file in data_files(asked)),
              f"- Seed {params.seed}; hash of the params: `{stage_hash(params.plain(), 'ingest', name)}` (recipe "
              f"`{params.recipe}`)", *_no_licence(licence, "the files above")]
     return f"{_MARK}{data.to_yaml()}\n{_MARK}\n" + "\n".join(lines) + "\n"

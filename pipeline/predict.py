@@ -108,8 +108,8 @@ class StageFinding:
         def found(texts: Sequence[str]) -> list[tuple[str, str]]:
             given = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
             tokens = annotated(given)
-            chosen = choose_keywords(tokens, rank(given, tokens), method, idf,
-                                     params.keywords.kw_lemma).table.sort_by("text_id")
+            ranking = rank(given, tokens)
+            chosen = choose_keywords(tokens, ranking, method, idf, params.keywords.kw_lemma).sort_by("text_id")
             return list(zip(chosen["keyword"].to_pylist(), chosen["method"].to_pylist(), strict=True))
 
         return found
@@ -143,12 +143,12 @@ class StageFinding:
         return lambda texts, tokens: ranked(texts, tokens)[column]
 
     def _phrase_words(self, paths: DatasetPaths, device: str) -> Marker:
-        from stages.common.methods import METHODS
+        from stages.keywords.ranking_stage import ranker_of
         from stages.tracks.pgkpr.items import phrase_words, read_words
 
         params = self.params
         language = params.datasets[paths.name].language
-        rank = METHODS["textrank"].module.ranker_of(params.textrank, language, training_idf(paths))
+        rank = ranker_of("textrank", params.textrank, language, training_idf(paths))
         scored = _attribution(params, paths, device)
 
         def marks(texts: pa.Table, tokens: pa.Table) -> pa.ChunkedArray:
@@ -174,11 +174,12 @@ Ranks = Callable[[pa.Table, pa.Table], pa.Table]
 def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", device: str) -> Ranks:
     """Return the ranking of new texts by the keyword method of the params; ``idf`` breaks ties."""
     from stages.common.methods import METHODS
+    from stages.keywords.ranking_stage import ranker_of
 
     method = METHODS[params.keywords.method]
     if not method.ranks_phrases:
         return _SCORED_BY[method.name](params, paths, device)
-    rank = method.module.ranker_of(getattr(params, method.name), params.datasets[paths.name].language, idf)
+    rank = ranker_of(method.name, getattr(params, method.name), params.datasets[paths.name].language, idf)
     return lambda texts, tokens: rank(tokens).table
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from keycontrast.errors import InputError
 from stages.common.paths import ARTIFACTS
-from stages.ingest.files import data_files, published_splits
+from stages.ingest.files import data_files
 from stages.params import Params
 from stages.params.paths import named_paths
 
@@ -24,8 +24,7 @@ def check_sources(params: Params, root: Path = Path()) -> None:
                             f"the path in params.yaml or by `keycontrast use RECIPE --data FOLDER`.")
         elif source.is_dir():
             try:
-                data_files(found := dataset.model_copy(update={"source": str(source)}))
-                published_splits(found)
+                data_files(dataset.model_copy(update={"source": str(source)}))
             except InputError as error:
                 problems.append(f"datasets.{name}: {error}")
     problems += [f"{place}: {path} does not exist. Put it there, or name another."

@@ -40,6 +40,14 @@ def corpus(size=240, seed=0) -> list[tuple[str, str, int]]:
     return [(texts[a], texts[b], int(rng.random() < 0.6)) for a, b in rng.integers(0, size, (size // 2, 2)) if a != b]
 
 
+def token_rows(ids, words, **given) -> dict:
+    """Columns of table ``tokens``; those that are not given play no part."""
+    zeros, never = [[0] * len(row) for row in words], [[False] * len(row) for row in words]
+    return {"text_id": list(ids), "token": words, "lemma": words, "pos": words, "tag": words, "start": zeros,
+            "end": zeros, "is_stop": never, "sentence_start": never, "chunk_start": [[] for _ in words],
+            "chunk_end": [[] for _ in words]} | given
+
+
 def text_file(folder: Path, surfaces: Iterable[str]) -> TextFile:
     """Texts on disk, numbered as they come."""
     texts = pa.table({"text": pa.array(list(surfaces), pa.string())})

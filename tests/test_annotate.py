@@ -1,23 +1,19 @@
 """Stage ``annotate``: every text once, the same bytes for any number of workers, and after a kill."""
 
 import random
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import spacy
-from table_files import bytes_of
 
 from keycontrast.errors import InputError
-from keycontrast.text.annotate import annotator, load_annotator
+from keycontrast.text.annotate import load_annotator
 from keycontrast.text.pipelines import noun_chunks
 from keycontrast.text.tokens import (
     annotate_texts,
-    document_columns,
     noun_runs,
-    rebuild_docs,
     stream_chunks,
     token_table,
 )
@@ -51,41 +47,6 @@ def pipeline(tmp_path_factory):
 def texts(strings, language="en"):
     return pa.table({"text_id": range(len(strings)), "text": strings, "language": [language] * len(strings)},
                     schema=SCHEMAS["texts"].arrow())
-
-
-def test_the_order_of_rows_does_not_matter(pipeline):
-    params = Annotate(pipeline=pipeline, chunk=4)
-    assert annotate.run(texts(TEXTS).sort_by([("text_id", "descending")]), params).equals(
-        annotate.run(texts(TEXTS), params))
-
-
-def test_documents_come_back_as_the_pipeline_left_them(pipeline):
-    tokens = annotate.run(texts(TEXTS), Annotate(pipeline=pipeline, clean=False))
-    nlp = load_annotator(pipeline, "en").nlp
-    for (text_id, rebuilt), text in zip(rebuild_docs(tokens), TEXTS, strict=True):
-        original = nlp(text)
-        assert rebuilt.text == text == TEXTS[text_id]
-        assert [str(chunk) for chunk in rebuilt.noun_chunks] == [str(chunk) for chunk in original.noun_chunks]
-        assert [str(sentence) for sentence in rebuilt.sents] == [str(sentence) for sentence in original.sents]
-        columns, wanted = (document_columns([doc], doc.vocab) | {"is_stop": 0} for doc in (rebuilt, original))
-        assert columns == wanted
-
-
-@pytest.mark.whole
-def test_the_stage_writes_the_same_bytes_for_any_number_of_workers(pipeline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    table = Path("artifacts/data/toy/items/texts")
-    write_table(table, SCHEMAS["texts"], texts(TEXTS), Provenance("ingest@toy", "0"))
-    written = []
-    for workers in (1, 2):
-        Path("params.yaml").write_text(f"recipe: t\nruntime: {{workers: {workers}}}\ndatasets: {{toy: {{source: x}}}}\n"
-                                       f"annotate: {{pipeline: {pipeline}, chunk: 2}}\n")
-        assert annotate.main(["toy"]) == 0
-        written.append(bytes_of(Path("artifacts/data/toy/tokens")))
-    assert written[0] == written[1]
-    metadata = read_metadata(Path("artifacts/data/toy/tokens"))
-    assert metadata["models"]["spacy"]["language"] == "en"
-    assert read_table(Path("artifacts/data/toy/tokens"), SCHEMAS["tokens"]).num_rows == len(TEXTS)
 
 
 def test_columns_are_what_the_tokens_of_each_document_say(pipeline):
@@ -145,15 +106,14 @@ def test_cleaned_texts_keep_the_offsets_of_the_texts_as_given(pipeline):
     assert found["dogs"] == "dogs" and found["Big"] == "Big"
 
 
-def test_cleaned_texts_and_those_of_another_language_are_counted():
-    chunks = [texts(["a <b>dog</b>", "a dog", "\u043e\u043d \u0438\u0434\u0451\u0442"])]
+def test_cleaned_texts_and_those_of_another_language_are_counted(tmp_path):
+    given = texts(["a <b>dog</b>", "a dog", "\u043e\u043d \u0438\u0434\u0451\u0442"])
+    write_table(tmp_path / "texts", SCHEMAS["texts"], given, Provenance("ingest@toy", "0"))
     for language, other in (("en", 1), ("zh", 3)):
-        counts = Counter()
-        work = annotator("embedded", language, True, counts)
-        assert [work(chunk).num_rows for chunk in annotate.counted(chunks, language, counts)] == [3]
-        assert counts == {"texts": 3, "cleaned": 1, "other_language": other}
-    annotator("embedded", "en", False, counts)(chunks[0])
-    assert counts["cleaned"] == 1
+        described = load_annotator("embedded", language).describe()
+        make = annotate.part_annotator("embedded", language, 4, True, described, Provenance("annotate@toy", "0"))
+        assert make(tmp_path / "texts" / "part-00000.parquet", tmp_path / language) == {
+            "texts": 3, "cleaned": 1, "other_language": other}
 
 
 def test_a_worker_with_another_pipeline_of_the_same_name_is_refused(pipeline):

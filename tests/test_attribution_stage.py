@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import tiny_bert
 import yaml
-from pydantic import ValidationError
+from ingest_rows import token_rows
 
 from models.keywords.attribution import from_characters, word_saliency
 from pipeline.schemas import SCHEMAS
@@ -70,35 +70,6 @@ def test_every_source_is_scored_with_itself_and_with_its_targets(tokenizer):
     assert list(attributed(tokenizer, modes=["xy"])[1]["mode"].unique()) == ["xy"]
 
 
-def in_common(rows, others):
-    """Return how many pairs two tables have in common, with the same scores."""
-    both = rows.merge(others, on=["text_id", "mode", "pair"])
-    for new, old in zip(both["score_x"], both["score_y"], strict=True):  # up to rounding in other batches
-        np.testing.assert_allclose(new, old, atol=1e-5)
-    return len(both)
-
-
-def test_a_source_is_scored_with_each_of_its_references(tokenizer):
-    examples, texts, tokens = tables()
-    examples["reference_ids"] = [[1, 3, 4], [3], [1], [4, 2], [5]]
-    _, rows = attributed(tokenizer, given=(examples, texts, tokens))
-    pairs = rows[rows["mode"] == "xy"]
-    assert list(pairs[["text_id", "pair"]].itertuples(index=False, name=None)) == [
-        (0, 1), (0, 3), (0, 4), (2, 3), (4, 5), (5, 2), (5, 4)]
-    assert rows[rows["mode"] == "xx"]["pair"].tolist() == [0, 2, 4, 5]
-    assert in_common(pairs, attributed(tokenizer)[1]) == 4
-    of_source = [score.tobytes() for score in pairs[pairs["text_id"] == 0]["score"]]
-    assert len(set(of_source)) == 3
-
-
-def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before(tokenizer):
-    scorer = attribution.Scorer(tiny_bert.classifier(), tokenizer, values())
-    blocks = attribution.run(*as_read(*tables()), scorer, ["xx", "xy"], every=True)
-    rows = pa.concat_tables(list(blocks)).to_pandas()
-    assert rows[rows["mode"] == "xx"][["text_id", "pair"]].to_numpy().tolist() == [[text, text] for text in range(6)]
-    assert in_common(rows, attributed(tokenizer)[1]) == len(rows) - 2
-
-
 def test_stage_scores_are_those_of_each_pair_alone(tokenizer):
     _, rows = attributed(tokenizer)
     classifier = tiny_bert.classifier()
@@ -145,9 +116,7 @@ def test_bytes_of_a_text_do_not_depend_on_its_company(tokenizer):
 def project(tmp_path, monkeypatch, tokenizer):
     monkeypatch.chdir(tmp_path)
     examples, texts, tokens = tables()
-    tokens = tokens.assign(**dict.fromkeys(("lemma", "pos", "tag"), tokens["token"]), **{
-        name: [[False] * len(row) for row in tokens["token"]] for name in ("is_stop", "sentence_start")}, **{
-        name: [[]] * len(tokens) for name in ("chunk_start", "chunk_end")})
+    tokens = token_rows(tokens["text_id"], tokens["token"].tolist(), start=tokens["start"], end=tokens["end"])
     paths = DatasetPaths("tiny")
     for kind, rows in (("examples", examples), ("texts", texts), ("tokens", tokens)):
         write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance("test", "0"))
@@ -188,10 +157,3 @@ def test_same_bytes_for_any_number_of_workers(project, tmp_path, monkeypatch):
         assert attribution.main(["tiny"]) == 0
         found.append([part.read_bytes() for part in parts_of(project.table("attribution"))])
     assert found[0] == found[1] and len(found[0]) == 3
-
-
-def test_presets_are_the_papers_reading_and_the_released_codes():
-    paper, default = Attribution(preset="paper").model_dump(), Attribution().model_dump()
-    assert {**paper, "preset": None} == default and not default["released_bugs"]
-    with pytest.raises(ValidationError, match="attr_target is 'argmax_logit' where the preset has 'pos_logit'"):
-        Attribution(preset="paper", attr_target="argmax_logit")

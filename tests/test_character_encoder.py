@@ -1,6 +1,5 @@
 """An encoder of a data set's own characters: vocabulary, vectors, the same bytes, and who may name it."""
 
-import pandas as pd
 import pytest
 import torch
 
@@ -62,13 +61,6 @@ def test_the_same_texts_and_seed_give_the_same_bytes(tmp_path):
     assert files["one"] == files["again"]
     assert files["one"]["model.safetensors"] != files["other"]["model.safetensors"]
     assert files["one"]["tokenizer.json"] == files["other"]["tokenizer.json"]
-
-
-def test_texts_of_a_split_are_those_of_its_items():
-    examples = pd.DataFrame({"split": ["train", "train", "test"], "source_id": [1, 2, 3], "target_id": [2, 0, 0],
-                             "negative_id": [4, None, None]})
-    texts = pd.DataFrame({"text_id": range(6), "text": list("abcdef")})
-    assert character_encoder._texts(examples, texts) == {"train": list("abce"), "validation": [], "test": ["a", "d"]}
 
 
 ENCODER = DatasetPaths("mine").character_encoder.as_posix()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from distributed import Client, LocalCluster
+from distributed import LocalCluster
 from test_annotate import saved_pipeline
 
 from keycontrast.errors import InputError
@@ -115,12 +115,6 @@ def test_a_killed_worker_is_reported_and_finished_parts_are_not_made_again(sourc
     assert parts == alone and len(begun) == 7 - len(kept) and 9 in begun
 
 
-def test_a_killed_worker_of_a_cluster_is_made_up_for(source, tmp_path, cluster):
-    alone, _, _ = made(source, tmp_path)
-    parts, begun, _ = made(source, tmp_path, arguments=(str(tmp_path / "log"), 0.0, 9), cluster=block(cluster))
-    assert parts == alone and begun.count(9) >= 2
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_errors_of_workers_arrive_as_they_are(source, tmp_path, workers, cluster):
     bad = texts(tmp_path / "bad", first=-1)
@@ -198,17 +192,6 @@ def test_a_worker_with_other_code_or_files_is_refused(tmp_path):
         make_part(tmp_path / "work", tmp_path, tmp_path, "another")
     with pytest.raises(InputError, match=r"a worker does not see .*work. All machines of the cluster need the file"):
         make_part(tmp_path / "work", tmp_path, tmp_path, code_fingerprint())
-
-
-@pytest.mark.whole
-def test_a_scheduler_file_and_a_scheduler_of_ones_own(source, tmp_path):
-    alone, _, _ = made(source, tmp_path)
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None,
-                      local_directory=str(tmp_path)) as found:
-        with Client(found) as client:
-            client.write_scheduler_file(str(tmp_path / "scheduler.json"))
-        assert made(source, tmp_path, cluster=block(file=str(tmp_path / "scheduler.json")))[0] == alone
-    assert made(source, tmp_path, cluster=block("local"), workers=2)[0] == alone
 
 
 # Stages

@@ -1,19 +1,29 @@
-"""The graph stage against loops over pairs of members, and the readings of docs/hcl.md one by one."""
+"""The graph stage against loops over pairs of members: clusters, products in blocks, and the readings of HCL."""
 
 import json
+import re
 from collections import defaultdict
 
 import networkx as nx
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
-from keyword_graphs import WORDS, named, oracle, random_triples, tables, write_no_phrases
+from keyword_graphs import clusters_of, named, oracle, random_triples, tables, write_no_phrases
+from table_files import bytes_of
 
+from keycontrast.errors import InputError
+from keycontrast.network import BLOCK, Containment
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_metadata, read_table, write_table
-from stages.graph import graph
+from stages.graph import graph, relations
+from stages.graph import triples as triples_module
+from stages.graph.joins import JoinLimits
 from stages.graph.params import Graph
-from stages.graph.triples import node_triples
+from stages.graph.relations import relate
+from stages.graph.triples import Searched, node_triples
 
 
 def build(triples, splits=None, **params):
@@ -31,13 +41,6 @@ def test_edges_equal_the_oracle(seed, params):
     triples = random_triples(seed)
     _, edges = build(triples, **params)
     assert edges == oracle(triples, **params)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_edges_equal_the_oracle_without_negatives_and_with_clusters_of_one(seed):
-    triples = random_triples(seed, rows=12, words=[*WORDS, "漢字", "😀", "é"], negatives=0.2)
-    _, edges = build(triples)
-    assert edges == oracle(triples)
 
 
 def test_a_text_without_keyword_is_a_node_without_edges_or_cluster():
@@ -103,9 +106,11 @@ def test_a_training_set_without_keywords_makes_an_empty_graph(triples):
 def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(graph, "ROW_GROUP", 9)
+    monkeypatch.setattr(triples_module, "ROW_GROUP", 7)
     (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {d: {source: raw}}\ngraph: {max_nbr: 3}\n")
     triples = random_triples(7, rows=80)
     examples, keywords = tables(triples)
+    clusters = clusters_of(examples, keywords).to_pylist()
     paths, nothing = DatasetPaths("d"), [None] * len(examples)
     for kind, rows in (("examples", examples.assign(
             reference_ids=nothing, group=0, negative_origin=nothing)),
@@ -115,11 +120,125 @@ def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
     assert graph.main(["d"]) == 0
     nodes, edges = (read_table(paths.table(kind), SCHEMAS[kind]) for kind in ("nodes", "edges"))
     assert named(nodes, edges) == oracle(triples, max_nbr=3)
-    assert as_table(SCHEMAS["edges"], edges).to_pylist() == edges.to_pylist()
+    assert read_table(paths.table("clusters"), SCHEMAS["clusters"]).to_pylist() == clusters
+    assert read_metadata(paths.table("clusters"))["counts"] == {"clusters": len({row["keyword"] for row in clusters})}
     metrics = json.loads(paths.metrics("graph").read_text())
     assert metrics.pop("phrases") == {"nodes": 0, "edges": 0, "components": 0, "largest_component": 0, "communities": 0}
     assert metrics == build(triples, max_nbr=3)[0].metrics == read_metadata(paths.table("nodes"))["counts"]
     assert metrics["centrality_residual"] < 1e-10
-    written = [(paths.table(kind) / "part-00000.parquet").read_bytes() for kind in ("nodes", "edges")]
+    written = [bytes_of(paths.table(kind)) for kind in ("clusters", "nodes", "edges")]
     assert graph.main(["d"]) == 0
-    assert [(paths.table(kind) / "part-00000.parquet").read_bytes() for kind in ("nodes", "edges")] == written
+    assert [bytes_of(paths.table(kind)) for kind in ("clusters", "nodes", "edges")] == written
+
+
+MANY_WORDS = [f"w{number:02d}" for number in range(60)]
+
+
+def numbered(triples):
+    return node_triples(*tables(triples))
+
+
+def columns(edges):
+    return [getattr(edges, name).tolist() for name in ("target", "source", "sign", "count")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("block", [1, 7, 100, 5000])
+def test_the_size_of_a_block_changes_nothing(seed, block):
+    triples = numbered(random_triples(seed, rows=300, words=MANY_WORDS))
+    whole, cut = (relate(triples, 5, 4, True, size) for size in (BLOCK, block))
+    assert columns(cut.edges) == columns(whole.edges)
+    assert cut.dropped == whole.dropped
+    assert [column.dtype for column in vars(cut.edges).values()] == ["int32", "int32", "int8", "int64"]
+
+
+def test_what_was_dropped_is_counted_as_the_loops_count_it():
+    triples = random_triples(3, rows=150, words=MANY_WORDS)
+    kept = relate(numbered(triples), 4, None, False)
+    everything = oracle(triples, max_nbr=10**9, link_inputs=False)
+    assert kept.dropped.capped == len(everything) - len(kept.edges)
+    by_cluster = [[row for row in triples if row[0] == head] for head in {row[0] for row in triples}]
+    good, bad = ({(a[1], b[place]) for members in by_cluster for a in members for b in members} for place in (1, 2))
+    assert kept.dropped.conflicts == sum(a != b for a, b in good & bad)
+    assert kept.dropped.positive_self_pairs == sum(a == b for a, b in good)
+    assert kept.dropped.negative_self_pairs == sum(a == b for a, b in bad)
+
+
+def test_large_counts_stay_exact():
+    # One cluster of 30,000 equal members: 900,000,000 pairs of each sign, and an odd one out.
+    triples = [("h", "a", "b")] * 30_000 + [("h", "c", "d")]
+    found = relate(numbered(triples), 16, None, False)
+    names = {"keyword": numbered(triples).names}
+    assert named(names, found.edges.table()) == {
+        ("a", "c", 1): 30_000, ("c", "a", 1): 30_000, ("a", "b", -1): 900_000_000, ("a", "d", -1): 30_000,
+        ("c", "b", -1): 30_000, ("c", "d", -1): 1}
+
+
+def test_more_pairs_than_can_be_counted_are_refused(monkeypatch):
+    triples = numbered([("a", "b", None)] * 40)
+    monkeypatch.setattr(relations, "_EXACT", 1601)
+    relate(triples, 16, None, False)
+    with pytest.raises(InputError, match="more than 2\\^53 pairs of examples.*Set ingest.max_train"):
+        relate(triples, 16, None, True)
+
+
+EXAMPLES = pd.DataFrame({
+    "example_id": [0, 1, 2, 3], "split": ["train", "train", "test", "train"], "source_id": [0, 1, 0, 4],
+    "target_id": [1, 2, 2, 1], "negative_id": pd.array([2, None, 3, 3], dtype="Int64")})
+NAMED = pd.DataFrame({"text_id": range(5), "keyword": ["dough", "oven", "yeast", "salt", NO_KEYWORD]})
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("Modern Art  in Paris", {"art", "modern art"}), ("smart start", set()), ("art's modern", {"art"}),
+    ("artful modern", set()), ("the arts", set()), ("modern art.", {"art", "modern art"}), ("", set())])
+def test_a_text_contains_keywords_token_by_token(text, found):
+    spans = [match.span() for match in re.finditer(r"\w+|'s|[^\w\s]", text)]
+    starts, ends = [span[0] for span in spans], [span[1] for span in spans]
+    lemmas = [text[start:end].removesuffix("s") for start, end in spans]
+    keywords = ["art", "modern art", "modern art movement"]
+    assert Containment(keywords, lemmas=False).of(text, starts, ends, lemmas) == found
+    assert Containment(keywords, lemmas=True).of(text, starts, ends, lemmas) == found | ({"art"} if "arts" in text
+                                                                                         else set())
+
+
+def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain():
+    written = ["sour dough oven", "my oven", "yeast oven", "salt", "Oven salt"]
+    texts = pd.DataFrame({"text_id": range(5), "text": written})
+    words = [text.split() for text in texts["text"]]
+    starts = [[text.index(word) for word in row] for text, row in zip(texts["text"], words, strict=True)]
+    tokens = pd.DataFrame({"text_id": range(5), "start": starts, "lemma": words, "end": [
+        [start + len(word) for start, word in zip(*row, strict=True)] for row in zip(starts, words, strict=True)]})
+    searched = Searched(texts, tokens)
+    rows = clusters_of(EXAMPLES, NAMED, searched)
+    # "salt" names no input, so that it is no cluster; the last example has no keyword of its own.
+    assert [(row["keyword"], row["example_id"]) for row in rows.to_pylist()] == [
+        ("dough", 0), ("oven", 0), ("oven", 1), ("oven", 3)]
+    made = graph.run(node_triples(EXAMPLES, NAMED, searched=searched), Graph(cluster_by="contains"))
+    assert made.metrics["share_without_input_keyword"] == round(1 / 3, 6)
+    sizes = dict(zip(made.nodes["keyword"].to_pylist(), made.nodes["cluster_size"].to_pylist(), strict=True))
+    assert (sizes["dough"], sizes["oven"]) == (1, 3)
+    # Links are of an input's own keyword: "oven" and the target keyword of example 0, "oven", share no link.
+    edges = {(row["target"], row["source"]): row["count"] for row in made.edges.to_pylist() if row["sign"] == 1}
+    names = made.nodes["keyword"].to_pylist()
+    assert {(names[a], names[b]): count for (a, b), count in edges.items()} == {
+        ("dough", "oven"): 1, ("oven", "dough"): 1, ("oven", "yeast"): 3, ("yeast", "oven"): 3}
+
+
+def test_what_exceeds_memory_goes_to_disk_and_gives_the_same(tmp_path, monkeypatch):
+    rng, rows, texts = np.random.default_rng(0), 300_000, 600_000
+    examples = pa.table({"split": pa.repeat("train", rows), "example_id": rng.permutation(rows), **{
+        name: rng.integers(0, texts, rows) for name in ("source_id", "target_id", "negative_id")}})
+    words = [f"a keyword of some length {number}" for number in rng.permutation(texts)]
+    keywords, by_text = pa.table({"text_id": np.arange(texts), "keyword": words}), triples_module._by_text
+    on_disk = []
+
+    def watched(connection):
+        on_disk.append(connection.sql("FROM duckdb_temporary_files()").fetchall())
+        return by_text(connection)
+
+    monkeypatch.setattr(triples_module, "_by_text", watched)
+    ample, scarce = (pa.concat_tables(node_triples(examples, keywords, JoinLimits(memory, tmp_path / name)).clusters())
+                     for name, memory in (("ample", 4.0), ("scarce", 0.0625)))
+    assert not on_disk[0] and on_disk[1]
+    assert ample.num_rows == rows
+    assert scarce.equals(ample)

@@ -1,28 +1,27 @@
-"""Stage ``ingest``: reading, de-duplication, triples, splits."""
+"""Stage ``ingest``: de-duplication, and triples by every ``qqp_rule`` and ``neg_pick`` against loops."""
 
 import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
-import networkx as nx
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw, text_file
+from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw
 
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.tables import read_frame, read_metadata
 from stages.ingest import ingest
 from stages.ingest.deduplicate import deduplicate
-from stages.ingest.files import read_rows
+from stages.ingest.items import RULES
 from stages.ingest.params import Ingest
 from stages.ingest.rows import RawRow
 from stages.ingest.text_keys import jaccard, overlap_tokens, symbol_key, text_key
-from stages.ingest.texts import components
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -243,7 +242,7 @@ def test_the_stage_writes_the_same_bytes_under_any_hash_seed(tmp_path, monkeypat
     for name, number in (counts["triples_by_negative_source"] | counts["labelled_triples_by_rule"]).items():
         assert f" {name} {number}" in done.stderr
     assert f"nearest to the paper's 44949: {counts['rule_nearest_to_paper']}\n" in done.stderr
-    assert "leak into test: 0 of" in done.stderr
+    assert "leak into test: items " in done.stderr
     assert sum(counts["examples"].values()) == len(read_frame(home / "items" / "examples", SCHEMAS["examples"]))
     assert read_metadata(home / "items" / "texts")["counts"] == counts
     assert not list((tmp_path / ".keycontrast").rglob("spool"))
@@ -261,28 +260,6 @@ def test_nothing_is_written_when_the_stage_fails(tmp_path, monkeypatch, capsys):
     assert "params.yaml: datasets has no 'tyo'; did you mean 'toy'?" in capsys.readouterr().err
 
 
-def test_texts_are_found_by_number_and_in_order(tmp_path):
-    texts = text_file(tmp_path, ["naïve", "", "你好"])
-    assert ([texts[n] for n in (2, 0, 1)], len(texts)) == (["你好", "naïve", ""], 3)
-    wanted = np.array([True, False, True])
-    assert list(texts.batches(wanted, 1)) == [["naïve"], ["你好"]]
-    assert list(texts.batches(wanted, 9)) == [["naïve", "你好"]]
-    assert list(texts.batches(np.zeros(3, bool), 9)) == []
-    assert len(text_file(tmp_path, [])) == 0
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_components_are_those_of_a_graph_library_numbered_by_first_text(seed):
-    rng = np.random.default_rng(seed)
-    pairs = rng.integers(0, 200, (int(rng.integers(0, 260)), 2)).astype(np.int32)
-    graph = nx.Graph(pairs.tolist())
-    graph.add_nodes_from(range(200))
-    expected = np.empty(200, dtype=int)
-    for number, members in enumerate(sorted(nx.connected_components(graph), key=min)):
-        expected[list(members)] = number
-    assert components(200, pairs).tolist() == expected.tolist()
-
-
 def test_rows_beyond_the_memory_of_the_database_go_to_disk(tmp_path):
     rows = [(f"question {n} " + "and more words " * 80, f"answer {n * 7 % 9000}", 1) for n in range(9000)]
     params, tables = Ingest(neg_source="none", **SHARES), []
@@ -294,25 +271,58 @@ def test_rows_beyond_the_memory_of_the_database_go_to_disk(tmp_path):
     assert tables[0] == tables[1]
 
 
-TOPICS = ("river", "market", "garden", "engine", "harbour", "violin", "bakery", "library", "glacier", "museum",
-          "orchard", "tunnel")
+def partners(pairs, way):
+    """D(x) and N(x) by text key, with the surface of each key."""
+    labels, first, surface = defaultdict(set), {}, {}
+    for one, other, label in pairs:
+        keys = text_key(one), text_key(other)
+        for key, text in zip(keys, (one, other), strict=True):
+            surface.setdefault(key, text)
+        if keys[0] != keys[1]:
+            labels[frozenset(keys)].add(label)
+            first.setdefault(frozenset(keys), keys)
+    found = {1: defaultdict(set), 0: defaultdict(set)}
+    for pair, values in labels.items():
+        if len(values) == 1:
+            one, other = first[pair]
+            label = next(iter(values))
+            found[label][one].add(other)
+            if way == "undirected":
+                found[label][other].add(one)
+    return found[1], found[0], surface
 
 
-@pytest.mark.parametrize("labels", [("entailment", "neutral", "contradiction"), ("e", "n", "c"), (0, 1, 2)])
-def test_a_premise_with_what_it_entails_and_contradicts_is_a_triple(tmp_path, labels):
-    rows = [{"sentence1": f"People stand near the {topic}.", "sentence2": f"{what} the {topic}", "gold_label": label}
-            for topic in TOPICS for label, what in zip(labels, ("Somebody is near", "Friends visit", "Nobody is near"),
-                                                       strict=True)]
-    path = tmp_path / "nli.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    columns = {"premise": "sentence1", "hypothesis": "sentence2", "label": "gold_label"}
-    data = dataset(path, "nli", columns)
-    made = ingested(read_rows(data), data, Ingest(qqp_rule="question1_one", **SHARES), 1, tmp_path)
-    found = by_key(made)[["source", "target", "negative"]].to_numpy().tolist()
-    assert sorted(found) == sorted([f"{who}nearthe{topic}" for who in ("peoplestand", "somebodyis", "nobodyis")]
-                                   for topic in TOPICS)
-    assert made.counts["rows"] == {"read": 36, "taken": 24, "rejected": 0, "duplicates": 0,
-                                   "not_taken_by_reason": {"neutral": 12}, "in_items": 24, "in_no_item_by_reason": {}}
-    assert set(made.rejected["reason"]) == {"neutral: neither entails nor contradicts"}
-    assert json.loads(made.rejected["raw"][0])["sentence2"] == "Friends visit the river"
-    assert set(made.examples["split"]) == {"train", "validation", "test"}
+def triples(pairs, rule, seed, tmp_path, **changes):
+    """What the stage makes: x -> list of (y+, y-), and its counts."""
+    params = Ingest(neg_source="labelled", qqp_rule=rule, split_by="pair", **SHARES, max_rejected=1, **changes)
+    made = ingested(raw(pairs), dataset(), params, seed, tmp_path)
+    found = defaultdict(list)
+    for row in by_key(made).itertuples():
+        found[row.source].append((row.target, row.negative))
+    return dict(found), made.counts
+
+
+@pytest.mark.parametrize("neg_pick", ["hardest", "random"])
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_gives_the_triples_of_a_plain_loop(tmp_path, rule, neg_pick):
+    pairs = corpus(160, seed=4) * 2 + corpus(90, seed=5)
+    way, _, combination = rule.partition("_")
+    good, bad, surface = partners(pairs, way)
+    found, counts = triples(pairs, rule, 3, tmp_path, neg_pick=neg_pick)
+    assert set(found) == {x for x in good if bad.get(x)}
+    for x, made in found.items():
+        ranked = sorted(bad[x], key=lambda n: (-jaccard(overlap_tokens(surface[x]), overlap_tokens(surface[n])), n))
+        targets, negatives = zip(*made, strict=True)
+        assert set(targets) <= good[x]
+        assert set(negatives) <= bad[x]
+        if combination == "all":
+            assert sorted(made) == sorted(product(good[x], bad[x]))
+        elif combination == "zip":
+            assert len(made) == min(len(good[x]), len(bad[x])) == len(set(targets)) == len(set(negatives))
+        else:
+            assert len(made) == 1
+        if neg_pick == "hardest" and combination != "all":
+            assert list(negatives) == ranked[:len(negatives)]
+    assert counts["labelled_triples_by_rule"][rule] == sum(map(len, found.values()))
+    assert counts["triples_by_negative_source"]["labelled"] == sum(map(len, found.values()))
+    assert counts["rule"] == rule

@@ -69,17 +69,6 @@ def test_random_sources_are_drawn_by_seed_and_texts_whatever_the_order(tmp_path)
     assert sources[0] == sources[1] != sources[2]
 
 
-def test_repeated_and_single_captions_are_set_aside(tmp_path):
-    groups = {"a": ["one dog", "One dog!", "two dogs"], "b": ["alone"], **images(9)}
-    made = made_of(groups, tmp_path, caption_source="first")
-    assert made.rejected[["row", "reason"]].to_numpy().tolist() == [
-        [2, "duplicate: of c.json row 1"], [4, "alone: its group has no other text"]]
-    assert made.counts["rows"]["rejected"] == 0
-    assert made.counts["rows"]["not_taken_by_reason"] == {"alone": 1, "duplicate": 1}
-    assert made.counts["rows"]["taken"] == len(captions(groups)) - 2
-    assert "alone" not in set(made.texts["text"])
-
-
 def test_groups_of_another_size_than_asked_for_are_set_aside(tmp_path):
     groups = {"few": ["one dog", "two dogs", "Two dogs."], "alone": ["a cat"], **images(40)}
     made = made_of(groups, tmp_path, captions=4, max_rejected=0.0)

@@ -45,23 +45,18 @@ def texts_of(made):
     return [(texts[row.source_id], texts[row.target_id]) for row in made.examples.itertuples()]
 
 
-def test_turns_are_joined_and_the_response_is_the_output(tmp_path):
-    pairs = dialogues()
-    made = made_of(pairs, tmp_path, neg_source="none")
-    assert texts_of(made) == [(" [SEP] ".join(context), response) for context, response in pairs]
-    assert made.counts["responses"] == {"right": 60, "wrong": 0}
-
-
-@pytest.mark.parametrize("shape", ["list", "text", "last turn"])
+@pytest.mark.parametrize("shape", ["list", "text", "last turn", "columns"])
 def test_every_shape_of_a_context_gives_the_same_items(tmp_path, shape):
     pairs = dialogues(30)
+    turns = [[*c, *[None] * (4 - len(c)), r] for c, r in pairs]  # a turn that is not there is left out
     frame, columns, mark = {
         "list": (pd.DataFrame({"c": [c for c, _ in pairs], "r": [r for _, r in pairs]}),
                  {"context": "c", "response": "r"}, "[SEP]"),
         "text": (pd.DataFrame({"c": [" __eou__ ".join(c) for c, _ in pairs], "r": [r for _, r in pairs]}),
                  {"context": "c", "response": "r"}, "__eou__"),
         "last turn": (pd.DataFrame({"turns": [[*c, r] for c, r in pairs]}), {"context": "turns", "response": None},
-                      "[SEP]")}[shape]
+                      "[SEP]"),
+        "columns": (pd.DataFrame(turns, columns=list("abcde")), {"turns": list("abcde")}, "[SEP]")}[shape]
     path = tmp_path / "d.parquet"
     frame.to_parquet(path)
     dataset = data(columns, source=path, turn_mark=mark)
@@ -140,14 +135,6 @@ def test_a_context_is_one_component_and_responses_connect_nothing(tmp_path):
     assert (frame["group"].iloc[:10].to_numpy() == frame["group"].iloc[80:].to_numpy()).all()
 
 
-def test_bm25_does_not_see_the_marks_between_turns(tmp_path):
-    pairs = [(["tea", "rain", "bus"], "one"), (["moon", "fish", "shop"], "two"), (["tea rain"], "three"),
-             *((["game", f"x{n}"], f"f{n}") for n in range(8))]
-    read = rows(pairs, "train", "a") + rows(dialogues(20, 5), "test", "b") + rows(dialogues(20, 6), "validation", "c")
-    frame = by_key(made_of([], tmp_path, read=read)).set_index("target")
-    assert frame.loc["one", "negative"] == "three"
-
-
 SCORED = {"candidates": "samples", "scores": "fit"}
 
 
@@ -216,20 +203,6 @@ def test_labelled_negatives_are_the_wrong_responses_to_the_context(tmp_path):
     # A response is never an input, whatever the rule says of directions.
     assert set(frame["source"]) <= {text_key(" [SEP] ".join(context)) for context, _ in pairs}
     assert set(frame["negative_origin"]) == {"labelled"}
-
-
-def test_turns_in_columns_of_their_own_are_context_and_response(tmp_path):
-    pairs = [(context, response) for context, response in dialogues() if len(context) == 2]
-    frame = pd.DataFrame([[*context, response] for context, response in pairs], columns=["a", "b", "c"])
-    frame.loc[3, "b"] = None  # a turn that is not there is left out
-    frame.to_parquet(tmp_path / "t.parquet")
-    dataset = data({"turns": ["a", "b", "c"]}, source=tmp_path / "t.parquet")
-    made = made_of(None, tmp_path, read=read_rows(dataset), dataset=dataset, neg_source="none")
-    expected = [(" [SEP] ".join(context), response) for context, response in pairs]
-    expected[3] = (pairs[3][0][0], pairs[3][1])
-    assert texts_of(made) == expected
-    with pytest.raises(ValueError, match=r"layout dialogue needs at least two columns in columns\.turns"):
-        data({"turns": ["a"]})
 
 
 @pytest.mark.parametrize("neg", ["bm25", "random"])

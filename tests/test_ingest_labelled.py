@@ -6,7 +6,6 @@ from ingest_rows import dataset, ingested
 from keycontrast.errors import InputError
 from stages.ingest import deduplicate as pairs
 from stages.ingest.params import Ingest
-from stages.ingest.parsing import strip_post
 from stages.ingest.rows import RawRow
 
 COLUMNS = {"text": "t", "label": "c"}
@@ -127,42 +126,3 @@ def test_classes_of_few_texts_stay_in_training(tmp_path):
     assert sum(made.counts["examples"].values()) == sum(sizes.values())
     with pytest.raises(InputError, match="no class has a text to spare for test: each keeps one for training"):
         made_of(labelled(classes({"one": 1, "other": 1, "third": 1})), tmp_path)
-
-
-# Posts of newsgroups (``ng_strip``)
-
-HEAD = "From: ann@example.org (Ann)\nSubject: Re: brakes\nLines: 9\n"
-QUOTED = "In article <123@example.org> bob@example.org writes:\n> They squeak.\nBC> And they smoke.\n"
-OWN = "Mine do too.\n\nTry new pads > old pads."
-SIGNATURE = "\n-- \nAnn, somewhere\nann@example.org\n"
-POST = f"{HEAD}\n{QUOTED}\n{OWN}\n{SIGNATURE}"
-
-
-def test_headers_end_at_the_first_blank_line():
-    assert strip_post(POST, "headers") == f"{QUOTED}\n{OWN}\n{SIGNATURE}"
-    assert strip_post(POST.replace("\n", "\r\n"), "headers").startswith("In article")
-    assert strip_post("No header here.\n\nA second paragraph.", "headers").startswith("No header")
-
-
-def test_quotations_and_the_signature_go_too():
-    assert strip_post(POST, "headers_footers_quotes").strip() == OWN
-    boxed = f"{HEAD}\n{OWN}\n=======\nAnn, somewhere\n=======\n"
-    assert strip_post(boxed, "headers_footers_quotes").strip() == OWN
-    far_above = f"{HEAD}\nAbove.\n-----\n" + "A line of the text.\n" * 30
-    assert "Above." in strip_post(far_above, "headers_footers_quotes")
-
-
-@pytest.mark.parametrize(("post", "left"), [
-    (HEAD + "\n \n", HEAD + "\n \n"), (f"{HEAD}\n> Only quoted.\n", "> Only quoted.\n"),
-    (f"{HEAD}\n--\nOnly a signature\n", "--\nOnly a signature\n")])
-def test_nothing_is_taken_off_that_would_leave_nothing(post, left):
-    assert strip_post(post, "headers_footers_quotes") == left
-
-
-def test_the_stage_strips_texts_and_shows_refused_rows_as_they_were(tmp_path):
-    rows = [RawRow("f", number, {"text": f"{HEAD}\nPost {number}.", "label": "ab"[number % 2]})
-            for number in range(1, 41)]
-    rows.append(RawRow("f", 41, {"text": f"{HEAD}\nPost 41.", "label": None}))
-    made = made_of(rows, tmp_path, ng_strip="headers", max_rejected=0.5)
-    assert made.texts["text"].tolist()[:2] == ["Post 1.", "Post 2."]
-    assert "From: ann@example.org" in made.rejected["raw"][0]

@@ -11,7 +11,7 @@ from keycontrast.errors import InputError
 from stages.common.seeds import derived_seed, generator
 from stages.ingest import negatives
 from stages.ingest.items import plain_items
-from stages.ingest.negatives import bm25, cosines, frozen, in_key_order, search, terms
+from stages.ingest.negatives import bm25, frozen, in_key_order, search, terms
 from stages.ingest.params import Ingest
 from stages.ingest.text_keys import jaccard, overlap_tokens, text_key
 
@@ -77,24 +77,6 @@ def test_retrieved_texts_are_the_most_similar_outside_the_component(tmp_path, mo
             assert answer in others
             assert np.isclose(near[query, answer], max(near[query, n] for n in others if near[query, n] <= 0.7),
                               atol=2e-5)
-
-
-def test_retrieval_says_where_there_is_nothing_to_find(tmp_path):
-    def answer(query, texts, group):
-        item, split = plain_items(np.array([query]), np.array([query]), np.zeros(1)), np.zeros(1, dtype=int)
-        return search(item, split, np.array([0]), group, text_file(tmp_path, texts), "retrieved", 1,
-                      np.ones(len(texts), dtype=int)).tolist()
-
-    assert answer(0, ["a", "b"], np.array([0, 0])) == [-1]
-    # No shared token at all: every text ties, the smallest key wins; a text may have a key and odd tokens.
-    assert answer(2, ["z", "b", "\u2103"], np.arange(3)) == [1]
-
-
-def test_near_equal_cosines_are_equal():
-    queries = np.array([[1.0, 0.0]], dtype=np.float32)
-    pool = np.array([[0.6000001, 0.8], [0.6, 0.8]], dtype=np.float32)
-    assert np.ptp(cosines(queries, pool, None)(np.array([0]))) == 0
-    assert cosines(queries, pool, 0.5)(np.array([0])).tolist() == [[-np.inf, -np.inf]]
 
 
 # Outputs of others
@@ -217,7 +199,5 @@ def test_the_bundled_encoder_is_nearer_to_meaning_than_to_words():
                                "How can I lose a chess game quickly?"])
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-5)
     assert found[0] @ found[1] > found[0] @ found[2]
-    long = [f"{word} {'and so on ' * 60}we were tired at last" for word in ("cats", "bread")]
-    assert np.array_equal(*frozen("bundled")(long))  # cut on the left, as dialogues want it
     with pytest.raises(InputError, match=r"ingest.neg_encoder: path:nowhere: nowhere holds no config.json"):
         frozen("path:nowhere")

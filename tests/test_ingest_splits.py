@@ -1,6 +1,4 @@
-"""Splits by component, by pair, by class and as published; samples; what leaks."""
-
-from dataclasses import replace
+"""Splits by component, by pair, by class, by hash and as published; samples; what leaks."""
 
 import numpy as np
 import pytest
@@ -14,13 +12,10 @@ from stages.ingest.splits import (
     TEST,
     TRAIN,
     VALIDATION,
-    sample_items,
-    split_classes,
+    split_by_hash,
     split_groups,
-    split_items,
 )
 from stages.ingest.text_keys import text_key
-from stages.ingest.texts import TextLists
 
 
 def test_large_components_go_to_train_and_groups_without_items_everywhere():
@@ -38,51 +33,6 @@ def test_large_components_go_to_train_and_groups_without_items_everywhere():
 def test_no_split_stays_empty(sizes):
     split = split_groups(np.repeat(np.arange(3), sizes), 3, validation=0.4, test=0.4, seed=1)
     assert sorted(split.tolist()) == [0, 1, 2]
-
-
-def test_published_components_stay_and_what_is_not_published_is_drawn_from_training():
-    fixed = np.where(np.arange(500) < 100, TEST, TRAIN).astype(np.int8)
-    split = split_groups(np.arange(500), 500, 0.1, 0.3, 1, fixed)
-    assert (split[:100] == TEST).all()
-    assert np.bincount(split[100:], minlength=3).tolist() == [360, 40, 0]
-    fixed[100:150] = VALIDATION
-    split = split_groups(np.arange(500), 500, 0.1, 0.3, 1, fixed)
-    assert split.tolist() == fixed.tolist()
-    with pytest.raises(InputError, match="0 examples in 0 connected groups of texts cannot be cut into train and val"):
-        split_groups(np.arange(5), 5, 0.1, 0.1, 1, np.full(5, TEST, np.int8))
-
-
-def test_items_are_split_by_their_shares():
-    split = split_items(np.zeros(200, np.int8), [], 0.05, 0.1, 1)
-    assert np.bincount(split).tolist() == [170, 10, 20]
-    assert split.tolist() == split_items(np.zeros(200, np.int8), [], 0.05, 0.1, 1).tolist()
-    assert split.tolist() != split_items(np.zeros(200, np.int8), [], 0.05, 0.1, 2).tolist()
-    rank = np.where(np.arange(200) < 100, VALIDATION, TRAIN)
-    split = split_items(rank, [VALIDATION], 0.05, 0.1, 1)
-    assert (split[:100] == VALIDATION).all()
-    assert np.bincount(split[100:], minlength=3).tolist() == [90, 0, 10]
-
-
-def test_every_class_gives_its_share_and_the_sum_is_right():
-    label = np.repeat([0, 1, 2, 3], [100, 50, 13, 7])
-    split = split_classes(label, list("abcd"), np.zeros(170, np.int8), [], 0.1, 0.2, 1)
-    counts = np.array([np.bincount(label[split == which], minlength=4) for which in (TRAIN, VALIDATION, TEST)])
-    assert counts.sum(axis=1).tolist() == [119, 17, 34]
-    assert counts[VALIDATION].tolist() == [10, 5, 1, 1]
-    assert counts[TEST].tolist() == [20, 10, 3, 1]  # the largest remainder is that of 2.6
-    split = split_classes(label, list("abcd"), np.where(label == 1, TEST, TRAIN), [TEST], 0.1, 0.2, 1)
-    assert (split[label == 1] == TEST).all()
-    assert np.bincount(label[split == VALIDATION], minlength=4).tolist() == [10, 0, 1, 1]
-
-
-def test_samples_are_seeded_and_keep_the_order():
-    split = np.array([0, 1, 0, 2, 0, 0, 1, 0])
-    limits = {"train": 3, "validation": None, "test": 5}
-    kept = sample_items(split, limits, seed=1)
-    assert np.bincount(split[kept]).tolist() == [3, 2, 1]
-    assert kept.tolist() == sorted(kept.tolist())
-    assert kept.tolist() == sample_items(split, limits, seed=1).tolist()
-    assert any(kept.tolist() != sample_items(split, limits, seed=s).tolist() for s in range(2, 9))
 
 
 def test_leaks_of_a_case_made_by_hand():
@@ -105,14 +55,6 @@ def test_leaks_of_a_case_made_by_hand():
         "targets_as_training_negatives": 1, "sources_in_training": 1, "items_with_a_leak": 3,
         "share_with_a_leak": 0.75, "items_with_a_leak_by_letters_and_digits": 4,
         "items_of_a_component_in_two_splits": 2}
-
-
-def test_every_reference_counts_as_a_target():
-    captions = TextLists(np.array([0, 2, 5]), np.array([0, 1, 2, 3, 0]))
-    items = plain_items(np.array([0, 2]), np.array([1, 3]), np.zeros(2))
-    items = replace(items, group=np.array([0, 1]), captions=captions)
-    report = leak_report(items, np.array([TRAIN, TEST]), np.zeros(4, dtype=int), np.arange(4))["test"]
-    assert (report["targets"], report["targets_as_training_inputs"], report["items_with_a_leak"]) == (2, 1, 1)
 
 
 def brute_leak(frame, name):
@@ -204,3 +146,84 @@ def test_a_row_of_two_published_splits_is_kept_in_test(tmp_path):
     frame = by_key(made).set_index("source")
     assert frame.loc["a", "split"] == "test"
     assert frame["split"].value_counts().to_dict() == {"train": 11, "test": 9, "validation": 1}
+
+
+def made_of(pairs, folder, seed=3, **changes):
+    return ingested(raw(pairs), dataset(), Ingest(**{**SHARES, "max_rejected": 1, **changes}), seed, folder)
+
+
+VARIANTS = [
+    {"neg_source": "retrieved", "max_train": 40, "max_test": 12}, {"neg_source": "none"},
+    {"neg_source": "labelled", "qqp_rule": "undirected_all"}, {"neg_source": "labelled", "qqp_rule": "question1_one"}]
+
+
+def texts_of(frame, names):
+    part = frame[frame["split"].isin(names)]
+    return set(part["source"]) | set(part["target"]) | set(part["negative"].dropna())
+
+
+def test_data_sets_of_the_same_rows_agree_on_what_is_evaluated(tmp_path):
+    pairs = corpus(2400, seed=6)
+    frames = [by_key(made_of(pairs, tmp_path, split_by="hashed", **changes)) for changes in VARIANTS]
+    trained, evaluated = zip(*((texts_of(frame, ["train"]), texts_of(frame, ["validation", "test"]))
+                               for frame in frames), strict=True)
+    for one in trained:
+        for other in evaluated:
+            assert one and other and not one & other
+    # The same holds between validation and test.
+    for one in frames:
+        for other in frames:
+            assert not texts_of(one, ["validation"]) & texts_of(other, ["test"])
+
+
+def test_hashed_shares_hold_on_average_and_large_components_are_of_training():
+    marks = np.random.default_rng(0).integers(0, 2**63, 20_000, dtype=np.uint64)
+    sizes = np.full(20_000, 2)
+    sizes[:5] = 700
+    split = split_by_hash(marks, sizes, 0.05, 0.1, seed=1)
+    shares = np.bincount(split, minlength=3) / len(split)
+    assert abs(shares[VALIDATION] - 0.05) < 0.005
+    assert abs(shares[TEST] - 0.1) < 0.007
+    assert (split[:5] == TRAIN).all()
+    drawn = split_by_hash(marks[5:], sizes[5:], 0.05, 0.1, seed=1)
+    assert (drawn == split[5:]).all()
+
+
+def test_parts_of_training_share_no_component_and_make_up_the_whole(tmp_path):
+    pairs = corpus(700, seed=6)
+
+    def made(**changes):
+        return by_key(made_of(pairs, tmp_path, neg_source="none", split_by="hashed", **changes))
+
+    whole, *parts = made(), made(train_part=[0, 0.3]), made(train_part=[0.3, 1])
+    training = [set(frame[frame["split"] == "train"]["source"]) for frame in (whole, *parts)]
+    assert training[1] | training[2] == training[0]
+    assert 0.2 < len(training[1]) / len(training[0]) < 0.4
+    assert not texts_of(parts[0], ["train"]) & texts_of(parts[1], ["train"])
+    for frame in parts:
+        for split in ("validation", "test"):
+            assert set(frame[frame["split"] == split]["source"]) == set(whole[whole["split"] == split]["source"])
+    limited = made(train_part=[0, 0.3], max_train=20)
+    assert len(texts := set(limited[limited["split"] == "train"]["source"])) <= 20 and texts < training[1]
+
+
+def test_a_part_split_by_pairs_shares_no_text_with_another_part(tmp_path):
+    pairs = corpus(700, seed=6)
+    frames = {name: by_key(made_of(pairs, tmp_path, neg_source="none", **changes)) for name, changes in (
+        ("whole", {"split_by": "pair"}), ("part", {"split_by": "pair", "train_part": [0, 0.3]}),
+        ("rest", {"split_by": "hashed", "train_part": [0.3, 1]}))}
+    part, whole = frames["part"], frames["whole"]
+    assert 0.2 < len(part) / len(whole) < 0.4
+    assert not texts_of(part, ["train", "validation", "test"]) & texts_of(frames["rest"], ["train"])
+    assert set(part["split"]) == {"train", "validation", "test"}  # its own shares, not those of the whole
+    shares = part["split"].value_counts(normalize=True)
+    assert abs(shares["test"] - SHARES["test"]) < 0.02 and abs(shares["validation"] - SHARES["validation"]) < 0.02
+
+
+def test_a_part_of_training_that_cannot_be_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"lower and a higher share of \[0, 1\], found \[0.5, 0.2\]"):
+        Ingest(split_by="hashed", train_part=[0.5, 0.2])
+    with pytest.raises(ValueError, match="needs ingest.split_by: hashed or pair, found component"):
+        Ingest(train_part=[0, 0.5])
+    with pytest.raises(InputError, match="no example is left for train: .* widen ingest.train_part"):
+        made_of(corpus(700, seed=6), tmp_path, neg_source="none", split_by="hashed", train_part=[0, 1e-9])

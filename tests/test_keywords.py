@@ -16,22 +16,15 @@ from ranking_tables import frequencies
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
-from keycontrast.ranking.blocks import Spans, TokenBlock
-from keycontrast.ranking.selection import InverseFrequency
 from pipeline.schemas import SCHEMAS
-from stages.common.examples import marked_texts
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.keywords import keywords
-from stages.keywords.choice import beside, choose_keywords, ranking_columns
+from stages.keywords.choice import beside, ranking_columns
 from stages.keywords.params import Keywords
 
 ROOT = Path(__file__).resolve().parents[1]
 STOPS = {"the", "a", "who"}
-# IDF falls from rare to common.
-TRAIN = frequencies([["common", "Rare"], ["Common"], ["common", "middle"], ["middle"]])
-
-
 def tokens(texts):
     """Token table of texts that are words between spaces."""
     split = [text.split() for text in texts]
@@ -65,21 +58,6 @@ def attribution(rows):
                                 schema=SCHEMAS["attribution"].arrow())
 
 
-@pytest.mark.parametrize(("candidates", "expected"), [
-    ([("common", 0.5, 0), ("rare", 0.4, 1)], "common"),       # the score decides
-    ([("common", 0.5, 0), ("rare", 0.5, 1)], "rare"),         # then the IDF over training texts
-    ([("common", 0.5, 0), ("rare", 0.5 - 1e-13, 1)], "rare"),  # the last bits of a sum are no difference
-    ([("unseen", 0.5, 3), ("new", 0.5, 2)], "new"),           # then the earliest position
-    ([("rare", 0.0, 1), ("common", 0.1, 0)], "common"),       # no score, no candidate
-])
-@pytest.mark.parametrize("backwards", [False, True])
-def test_ties(candidates, expected, backwards):
-    words = ["common", "rare", "new", "unseen"]
-    rows = [(0, word, score, start, start + 1) for word, score, start in candidates]
-    chosen = choose_keywords(tokens([" ".join(words)]), ranking(rows[::-1] if backwards else rows), "textrank", TRAIN)
-    assert chosen.table.select(["keyword", "method"]).to_pylist() == [{"keyword": expected, "method": "textrank"}]
-
-
 TABLE = tokens(["the red fox", "a red dog", "blue dog", "who ?", "green frog", "the toad"])
 PHRASES = [(0, "red fox", 0.4, 1, 3), (1, "red", 0.3, 1, 2), (1, "dog", 0.3, 2, 3), (2, "dog", 0.2, 1, 2),
            (3, None, None, None, None), (4, "green frog", 0.2, 0, 2), (5, None, None, None, None)]
@@ -104,17 +82,6 @@ def test_keywords_of_all_texts_and_their_counts():
         "share_source_known": {"validation": 0.0, "test": 1.0}}
     assert made.fallbacks == ["1 texts have no ranked keyword: the word of highest IDF was taken",
                               "1 texts have no keyword at all"]
-
-
-def test_only_training_texts_count_for_idf():
-    table = tokens(["red dog", "dog dog", "red red", "red cat", "red hen"])
-    phrases = ranking([(0, "red", 0.3, 0, 1), (0, "dog", 0.3, 1, 2),
-                       *((n, None, None, None, None) for n in (1, 2, 3, 4))])
-    # In training "dog" is in two texts and "red" in one; over all texts "red" is the more frequent.
-    made = keywords.run(table, phrases, examples(("train", 0, 1, None), ("test", 2, 3, 4)), Keywords())
-    assert made.keywords["keyword"].to_pylist()[0] == "red"
-    made = keywords.run(table, phrases, examples(("train", 0, 2, 3), ("test", 1, 4, None)), Keywords())
-    assert made.keywords["keyword"].to_pylist()[0] == "dog"
 
 
 def test_attribution_takes_the_strongest_content_word_and_falls_back_elsewhere():
@@ -224,20 +191,6 @@ def test_rankings_come_piece_by_piece_beside_the_tokens():
     with pytest.raises(InputError, match="table textrank: 2 texts, the first of them 4"):
         list(beside([TABLE.slice(0, 4)], [rows], "textrank"))
     assert [found.num_rows for _, found in beside([TABLE], [], "attribution")] == [0]
-
-
-def test_idf_of_many_texts_at_once_is_that_of_each():
-    counted = InverseFrequency.over_tables([TABLE.slice(0, 4), TABLE.slice(4), TABLE.slice(0, 0)])
-    assert counted == frequencies(TABLE["token"].to_pylist())
-    for wanted in ([1, 2], [1, 2, 9]):  # the end of the marks may lie before the last text, and after it
-        assert InverseFrequency.over_tables([TABLE], marked_texts([np.array(wanted)])) == frequencies(
-            TABLE["token"].to_pylist()[1:3])
-    assert InverseFrequency.over_tables([TABLE], np.zeros(0, dtype=bool)).n_texts == 0
-    assert counted.values(["red", "the", "unseen"]).tolist() == [counted.of(w) for w in ("red", "the", "unseen")]
-    block = TokenBlock(TABLE)
-    spans = Spans(np.array([0, 1]), np.array([1, 3]), np.array([3, 6]))
-    assert counted.means(block, spans).tolist() == [
-        sum(map(counted.of, words)) / len(words) for words in (["red", "fox"], ["a", "red", "dog"])]
 
 
 def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp_path, monkeypatch, capsys):

@@ -261,27 +261,6 @@ def test_a_view_is_the_graph_rebuilt_without_the_texts_of_a_component_as_negativ
     assert negatives > 3 and fallen > 3
 
 
-@pytest.mark.parametrize("iterations", [0, 2])
-def test_hiding_changes_the_input_keywords_alone(encoder, iterations):
-    built = whole(encoder, True)
-    model = built.model(iterations=iterations)
-    hidden, _ = keywords_of(built, model, item_views(built, "component", True))
-    seen, _ = keywords_of(built, model)
-    torch.testing.assert_close(hidden.u_out, seen.u_out, atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(hidden.u_imp, seen.u_imp, atol=1e-6, rtol=1e-6)
-    same = torch.isclose(hidden.u_in, seen.u_in, atol=1e-3).all(dim=1)  # where others have all the same texts
-    assert float(same.float().mean()) < 0.5
-
-
-def test_a_view_is_the_same_whatever_else_is_in_the_batch(encoder):
-    built = whole(encoder, True, max_nbr=3)
-    model, view = built.model(), item_views(built, "component", True)
-    together, _ = keywords_of(built, model, view)
-    for chosen in ([0], [5, 5, 2], list(range(15, -1, -1))):
-        part, _ = keywords_of(built, model, view, chosen)
-        torch.testing.assert_close(part.u_in, together.u_in[chosen], atol=1e-5, rtol=1e-5)
-
-
 def test_what_the_graph_tells_is_counted_as_on_rebuilt_graphs(encoder):
     built = whole(encoder, True)
     told, only, silent, differ, gone = [], [], [], [], []
@@ -322,17 +301,3 @@ def test_keywords_are_dropped_to_the_share_of_validation(encoder):
     assert abs(float(dropped.float().mean()) - 0.3) < 0.01
     assert torch.equal(half.dropped(half.draws[7:9], 4), dropped[4, 7:9])
     assert 0 < int(dropped[0].sum()) < 5000 and not torch.equal(dropped[0], dropped[1])
-
-
-def test_a_dropped_keyword_is_a_new_node(encoder):
-    built = whole(encoder, True)
-    model, view = built.model(), item_views(built, "leaking", True)
-    items = built.items[built.items["split"] == "train"]
-    batch = {name: torch.from_numpy(items[column].to_numpy(dtype="int64", copy=True))
-             for name, column in (("kx", "input_node"), ("ky", "output_node"), ("kneg", "negative_node"))}
-    batch |= {"y_in_mask": torch.ones(len(items), 2, dtype=torch.bool), **view.of(range(len(items)))}
-    whole_graph = model.keywords(model.planned(batch)).u_in
-    dropped = torch.arange(len(items)) % 3 == 0
-    u_in = model.keywords(model.planned({**batch, "dropped": dropped})).u_in
-    torch.testing.assert_close(u_in[~dropped], whole_graph[~dropped])
-    torch.testing.assert_close(u_in[dropped], model.attention.isolated(view.vectors[dropped]))

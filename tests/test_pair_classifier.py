@@ -13,7 +13,7 @@ from memory_store import Memory
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from models.common.training import Settings, Step, fit
-from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
+from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
 from pipeline.schemas import SCHEMAS
 from stages.attribution import pair_classifier
 from stages.attribution.pair_classifier import split_points
@@ -134,14 +134,6 @@ def test_loss_is_the_binary_cross_entropy_of_the_logit_difference(encoder_folder
     assert values == pytest.approx({"loss": np.mean(losses), "accuracy": np.mean(right)}, rel=1e-4)
 
 
-def test_pairs_are_cut_from_the_longer_text(encoder_folder):
-    tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
-    encoded = encode_pairs(tokenizer, ["dog " * 30, "cat"], ["cat dog", "cat dog " * 30], 12)
-    assert encoded["input_ids"].shape == (2, 12) and encoded["attention_mask"].sum(1).tolist() == [12, 12]
-    assert encoded.sequence_ids(0).count(1) == 2 and encoded.sequence_ids(1).count(0) == 1
-    assert encode_pairs(tokenizer, ["dog"], ["cat"], 12, width=9)["input_ids"].shape == (1, 9)
-
-
 def test_frozen_layers_keep_their_weights(encoder_folder):
     task = make_task(encoder_folder, module=build_pair_classifier(encoder_folder, freeze_layers=1))
     before = {name: p.clone() for name, p in task.module.named_parameters()}
@@ -149,14 +141,6 @@ def test_frozen_layers_keep_their_weights(encoder_folder):
     moved = {name for name, p in task.module.named_parameters() if not torch.equal(p, before[name])}
     assert "classifier.weight" in moved and any("layer.1" in name for name in moved)
     assert not any("layer.0" in name or "embeddings" in name for name in moved)
-
-
-def test_sample_of_pairs_is_seeded_and_bounded():
-    examples, _ = tables(train=5, validation=1)
-    few = split_points(examples, "train", 3, max_sources=3)
-    assert len(few) == 12 and few == split_points(examples, "train", 3, max_sources=3)
-    assert len({point.first for point in few}) == 3
-    assert len({tuple(split_points(examples, "train", s, 3)) for s in range(6)}) > 1
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import yaml
+from ingest_rows import token_rows
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
@@ -65,10 +66,7 @@ def make_tables(examples=EXAMPLES, texts=TEXTS):
         "negative_id": pd.array(nothing, dtype="Int64"),
         "reference_ids": [row[2] for row in examples], "group": range(7, 7 + count), "negative_origin": nothing})
     words, tags = ([[token[place] for token in texts[text]] for text in ids] for place in (0, 1))
-    tokens = {"text_id": ids, "token": words, "lemma": words, "pos": words, "tag": tags,
-              **{name: [[0] * len(row) for row in words] for name in ("start", "end")},
-              **{name: [[False] * len(row) for row in words] for name in ("is_stop", "sentence_start")},
-              "chunk_start": [[]] * len(ids), "chunk_end": [[]] * len(ids)}
+    tokens = token_rows(ids, words, tag=tags)
     keys = sorted({(source, mode, other) for _, source, references in examples
                    for mode, others in (("xx", [source]), ("xy", references)) for other in others})
     columns = {"text_id": [key[0] for key in keys], "mode": [key[1] for key in keys], "pair": [key[2] for key in keys],
@@ -186,14 +184,6 @@ def test_texts_without_words_are_left_out_and_counted():
     assert made().fallbacks == [] and made().metrics["left_out"] == {"examples": 0, "references": 0}
 
 
-def test_order_of_the_tables_does_not_matter():
-    tables, random = make_tables(), np.random.default_rng(3)
-    mixed = {kind: table.take(pa.array(random.permutation(table.num_rows))) for kind, table in tables.items()}
-    found, again = (as_table(SCHEMAS["paraphrase_items"], one.items) for one in (made(mixed), made()))
-    assert found.equals(again)
-    assert made(mixed).vocabulary == made().vocabulary and made(mixed).metrics == made().metrics
-
-
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_pieces_make_the_table_and_the_counts_of_the_whole(rows, monkeypatch):
     tables = make_tables([*EXAMPLES, ("train", 90, [10]), ("train", 10, [90]), ("test", 40, [10, 90, 50]),
@@ -235,21 +225,6 @@ def test_the_whole_tag_set_is_in_the_vocabulary():
     assert vocabulary.tag_ids(["nn", "[NN]", "no tag"]) == [special.UNK] * 3
     assert vocabulary.counts[vocabulary.tag_ids(["DT"])[0]] == 5  # the source of four pairs counts once
     assert vocabulary.counts[vocabulary.tag_ids(["WP$"])[0]] == 0
-
-
-def test_tags_of_other_languages_are_those_seen():
-    tables = make_tables()
-    tables["texts"] = changed(tables["texts"], "language", lambda _: "zh")
-    assert made(tables).vocabulary.tokens[7:15] == ("[.]", "[DT]", "[NN]", "[NNP]", "[RB]", "[VB]", "[VBG]", "[VBZ]")
-
-
-def test_no_output_may_hold_tags_or_special_tokens():
-    vocabulary = made().vocabulary
-    strict, free = vocabulary.banned(unknown=False), vocabulary.banned(unknown=True)
-    assert set(strict) == set(range(vocabulary.size)) - set(vocabulary.words_ids(
-        [token for token, kind in zip(vocabulary.tokens, vocabulary.kinds, strict=True) if kind == "word"])) - {
-        special.EOS}
-    assert set(strict) - set(free) == {special.UNK} and vocabulary.tag_ids(["NN"])[0] in free
 
 
 def test_metrics_are_means_and_shares_of_the_words_that_models_read():

@@ -15,21 +15,18 @@ from keycontrast.errors import InputError
 from keycontrast.ranking import rank
 from keycontrast.text.annotate import load_annotator
 from keycontrast.text.tokens import token_table
-from pipeline.neighbourhood import Graph, holding_texts, node_of
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.common import tables
 from stages.common.examples import all_text_ids, is_single, read_examples, training_text_ids
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, parts_of, read_frame, write_table
-from stages.graph import graph, phrases
-from stages.graph.joins import DEFAULT_LIMITS
+from stages.graph import graph
 from stages.ingest.counts import summary
 from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.rows import RawRow
 from stages.keywords import textrank as textrank_stage
-from stages.results.page.corpus import explorer_data, read_graph
 
 TEXTS = ["Sourdough bread needs a warm oven.", "The warm oven burns fresh bread.", "Fresh bread and old graphs.",
          "Old graphs are drawn on paper.", "Why not?"]
@@ -131,23 +128,3 @@ def test_it_is_the_graph_of_the_library_and_the_same_bytes_by_parts(project, mon
     before = [bytes_of(paths.table(kind)) for kind in ("phrase_nodes", "phrase_edges", "phrase_texts")]
     assert graph.main(["mine"]) == 0
     assert [bytes_of(paths.table(kind)) for kind in ("phrase_nodes", "phrase_edges", "phrase_texts")] == before
-
-
-def test_the_phrases_of_most_texts_are_the_nodes(project, monkeypatch):
-    paths, ranked = written()
-    counts = Counter(ranked["keyword"].drop_null().to_pylist())
-    kept = sorted(sorted(counts, key=lambda word: (-counts[word], word))[:2])
-    assert phrases.most_frequent(paths.table("textrank"), DEFAULT_LIMITS, 2) == kept
-    monkeypatch.setattr(phrases, "NODES", 2)
-    monkeypatch.setattr(phrases.most_frequent, "__defaults__", (2,))
-    assert graph.main(["mine"]) == 0
-    assert frames(paths)[0]["keyword"].tolist() == kept
-
-
-def test_page_and_command_show_the_texts_of_a_phrase(project):
-    paths, _ = written()
-    assert graph.main(["mine"]) == 0
-    assert holding_texts(paths, node_of(Graph(paths), "Warm  oven"))["text"].tolist() == TEXTS[:2]
-    shown = explorer_data(read_graph(paths), 100_000)
-    oven = shown["nodes"][shown["names"].index("warm oven")]
-    assert [shown["texts"][place] for place in oven[3]] == [[0, TEXTS[0]], [1, TEXTS[1]]]

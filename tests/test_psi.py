@@ -6,6 +6,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import yaml
+from ingest_rows import token_rows
 from scipy.stats import spearmanr
 
 from pipeline.schemas import SCHEMAS
@@ -59,6 +60,10 @@ def as_texts(rows):
     return Texts(np.arange(len(rows)), offsets, np.array([w for row in rows for w in row], dtype=np.int32))
 
 
+def scores_of(found, request):
+    return found.scores[found.offsets[request]:found.offsets[request + 1]]
+
+
 def random_case(seed, width=12, words=25, texts=30, levels=None):
     random = np.random.default_rng(seed)
     vectors = random.normal(size=(words, width)).astype(np.float32)
@@ -79,57 +84,35 @@ def test_scores_are_those_of_the_equations(ties, levels):
             words = [[vectors[w].tolist() for w in rows[text]] for text in (first, second)]
             assert found.likeness[request] == pytest.approx(likeness(*words, ties), abs=1e-12)
             expected = equation(*words, ties)
-            assert found.of(request).tolist() == (
+            assert scores_of(found, request).tolist() == (
                 expected if ties == "ordinal" else pytest.approx(expected, rel=1e-9, abs=1e-12))
-
-
-def test_wide_vectors_and_many_requests_cross_every_block(monkeypatch):
-    monkeypatch.setattr("stages.psi.psi._BLOCK", 700)
-    monkeypatch.setattr("stages.psi.psi._REQUESTS", 7)
-    vectors, rows, firsts, seconds = random_case(9, width=300)
-    small = importance(vectors, as_texts(rows), firsts, seconds)
-    monkeypatch.undo()
-    whole = importance(vectors, as_texts(rows), firsts, seconds)
-    assert small.scores.tobytes() == whole.scores.tobytes() and small.likeness.tobytes() == whole.likeness.tobytes()
-    for request in range(0, 80, 9):
-        words = [[vectors[w].tolist() for w in rows[text]] for text in (firsts[request], seconds[request])]
-        assert whole.of(request).tolist() == equation(*words)
-
-
-def test_the_threshold_decides_from_all_words_to_none():
-    rows, alphas = stage_rows(), (-1e6, 0.05, 0.1, 0.5, 1e6)
-    shares = [np.concatenate(stage_rows(alpha=alpha)["primary"].tolist()).mean() for alpha in alphas]
-    assert shares[0] == 1.0 and shares[-1] == 0.0 and shares == sorted(shares, reverse=True)
-    for score, primary in zip(rows["score"], rows["primary"], strict=True):
-        assert (primary == (score > 0.1)).all()
 
 
 def test_equal_coordinates_rank_by_their_number_or_share_a_rank():
     values = np.array([[2, 1, 2, 1, 0], [0, 0, 0, 0, 0]], dtype=np.float32)
     assert ((centred_ranks(values, "ordinal") + 4) / 2).tolist() == [[3, 1, 4, 2, 0], [0, 1, 2, 3, 4]]
     assert ((centred_ranks(values, "average") + 4) / 2).tolist() == [[3.5, 1.5, 3.5, 1.5, 0], [2] * 5]
-    extreme = np.array([[1e-45, -1e-45, 3e38, -3e38, 0, -2, 2]], dtype=np.float32)
-    assert ((centred_ranks(extreme, "ordinal") + 6) / 2).tolist() == [[4, 2, 6, 0, 3, 1, 5]]
-    minus = VectorTable(["a"], np.array([[-0.0, 0.0]], dtype=np.float32)).matrix[:1]
-    assert centred_ranks(minus, "ordinal").tolist() == [[-1, 1]]
+    extreme = np.array([[3e38, -3e38, 0.0, -0.0, -2, 2]], dtype=np.float32)
+    assert ((centred_ranks(extreme, "ordinal") + 5) / 2).tolist() == [[5, 0, 2, 3, 1, 4]]
 
 
 def test_guards():
     vectors = np.array([[1, 2, 3, 4], [4, 3, 2, 1], [2, 4, 1, 3], [-1, -1, -1, -1]], dtype=np.float32)
     texts = as_texts([[0], [0, 2], [], [2], [3, 3], [0, 3]])
     found = importance(vectors, texts, np.array([0, 1, 0, 2, 2, 1]), np.array([1, 2, 2, 0, 2, 1]))
-    assert found.of(0).tolist() == [1.0]  # without its only word nothing is left
-    assert found.of(1).tolist() == [0.0, 0.0]  # nothing to be like
-    assert found.of(2).tolist() == [1.0]
-    assert found.of(3).tolist() == found.of(4).tolist() == [] and found.likeness[[1, 2, 3, 4]].tolist() == [0.0] * 4
+    assert scores_of(found, 0).tolist() == [1.0]  # without its only word nothing is left
+    assert scores_of(found, 1).tolist() == [0.0, 0.0]  # nothing to be like
+    assert scores_of(found, 2).tolist() == [1.0]
+    assert scores_of(found, 3).tolist() == scores_of(found, 4).tolist() == []
+    assert found.likeness[[1, 2, 3, 4]].tolist() == [0.0] * 4
     # ranks of (1 2 3 4) and (2 4 1 3) differ by -1 -2 2 1, so F is exactly 0 and no word has a share of it
     assert likeness([vectors[0].tolist()], [vectors[2].tolist()], "ordinal") == 0.0
     none = importance(vectors, as_texts([[0, 3], [2]]), np.array([0]), np.array([1]))
-    assert none.likeness.tolist() == [0.0] and none.of(0).tolist() == [0.0, 0.0]
+    assert none.likeness.tolist() == [0.0] and scores_of(none, 0).tolist() == [0.0, 0.0]
     # all words unknown: their coordinates are equal, in order of their numbers or in none
     unknown = [importance(vectors, texts, np.array([4]), np.array([5]), ties) for ties in ("ordinal", "average")]
     assert [found.likeness.tolist() for found in unknown] == [[1.0], [0.0]]
-    assert unknown[0].of(0).tolist() == unknown[1].of(0).tolist() == [0.0, 0.0]
+    assert scores_of(unknown[0], 0).tolist() == scores_of(unknown[1], 0).tolist() == [0.0, 0.0]
     assert importance(vectors, texts, np.zeros(0, np.int64), np.zeros(0, np.int64)).scores.tolist() == []
 
 
@@ -200,17 +183,11 @@ def test_a_source_is_scored_with_each_of_its_references():
 
 def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before():
     tokens, examples, vectors = tables()
-    rows = pa.concat_tables(psi.run(pieces(tokens, 2), pairs_of(examples), vectors, Psi(), True)).to_pandas()
+    rows = pa.concat_tables(psi.run(pieces(tokens, 2), pairs_of(examples), vectors, Psi(), True)).to_pandas()  # cut
     assert rows.loc[rows["mode"] == "xx", "text_id"].tolist() == sorted(tokens["text_id"])
     before = stage_rows()
     kept = rows[(rows["mode"] == "xy") | rows["text_id"].isin(examples["source_id"])]
     pd.testing.assert_frame_equal(kept.reset_index(drop=True), before.reset_index(drop=True))
-
-
-def test_scores_do_not_depend_on_how_the_table_is_cut():
-    whole = stage_rows()
-    for size in (1, 2, 4):
-        pd.testing.assert_frame_equal(stage_rows(size), whole)
 
 
 def test_texts_of_a_split_are_all_that_its_examples_name():
@@ -221,18 +198,6 @@ def test_texts_of_a_split_are_all_that_its_examples_name():
     assert len(source_pairs(pairs_of(examples), [])) == 0
 
 
-def token_table(tokens):
-    """Fill in the columns of ``tokens.parquet`` that play no part here."""
-    filled = tokens.copy()
-    for name in ("lemma", "pos", "tag"):
-        filled[name] = filled["token"]
-    for name, value in (("is_stop", False), ("sentence_start", False), ("start", 0), ("end", 0)):
-        filled[name] = [[value] * len(row) for row in filled["token"]]
-    for name in ("chunk_start", "chunk_end"):
-        filled[name] = [[] for _ in filled["token"]]
-    return filled
-
-
 def test_stage_writes_the_table_and_says_whose_vectors_it_used(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(psi, "CHUNK", 2)
@@ -240,7 +205,8 @@ def test_stage_writes_the_table_and_says_whose_vectors_it_used(tmp_path, monkeyp
     paths = DatasetPaths("tiny")
     words = vectors.words
     columns = {"word": words, "count": [1] * len(words), "vector": list(vectors.matrix[:-1])}
-    for kind, rows in (("examples", examples), ("tokens", token_table(tokens)), ("word_vectors", columns)):
+    filled = token_rows(tokens["text_id"], WORDS)
+    for kind, rows in (("examples", examples), ("tokens", filled), ("word_vectors", columns)):
         write_table(paths.table(kind), SCHEMAS[kind], rows,
                     Provenance("test", "0", {"word_vectors": {"origin": "somewhere"}}))
     (tmp_path / "params.yaml").write_text(yaml.safe_dump({

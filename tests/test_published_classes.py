@@ -1,11 +1,21 @@
 """Files of classified texts as their publishers laid them out."""
 
 import pytest
-from ingest_rows import ingested
 
 from keycontrast.errors import InputError
 from stages.ingest.files import read_rows
-from stages.ingest.params import Dataset, Ingest
+from stages.ingest.params import Dataset
+
+POSTS = {"20news-bydate-train/sci.space/60100": "From: a\n\nA later post.",
+         "20news-bydate-train/sci.space/9000": "Early.",
+         "20news-bydate-train/alt.atheism/51": "caf\u00e9".encode(), "20news-bydate-train/.DS_Store": "x",
+         "20news-bydate-test/alt.atheism/77": "caf\u00e9".encode("latin-1")}
+TREC = {"train_5500.label": "DESC:manner How did it end ?\nABBR:exp What is BUFX\u00f0 ?\n".encode("latin-1"),
+        "TREC_10.label": "NUM:dist How far is it ?\n"}
+R8 = {"r8-train-all-terms.txt": "earn\tnet profit rose\n\nacq\tbuys\tshares\n",
+      "r8-test-all-terms.txt": "earn\tloss\nno tab here\n"}
+GCN = {"mr.txt": "0\ttrain\t1\n1\ttrain\t0\n2\ttest\t1", "corpus/mr.txt": b"fine \x97 really\ndull\nlovely\n",
+       "R8.txt": "0\ttest\tearn\n", "corpus/R8.txt": "x\n"}
 
 
 def rows_of(folder, layout, **more):
@@ -13,7 +23,8 @@ def rows_of(folder, layout, **more):
 
 
 def seen(rows):
-    return [(row.file, row.row, row.content["label"], row.content["text"], row.split) for row in rows]
+    return [(row.file, row.row, row.content["label"], row.content["text"], row.split)
+            for row in rows if not row.problem]
 
 
 def written(folder, files):
@@ -24,134 +35,71 @@ def written(folder, files):
     return folder
 
 
-def bydate(folder):
-    return written(folder, {
-        "20news-bydate-train/sci.space/60100": "From: a\n\nA later post.",
-        "20news-bydate-train/sci.space/9000": "Early.",
-        "20news-bydate-train/alt.atheism/51": "caf\u00e9".encode(), "20news-bydate-train/.DS_Store": "x",
-        "20news-bydate-test/alt.atheism/77": "caf\u00e9".encode("latin-1")})
-
-
-def test_posts_of_newsgroups_are_read_folder_by_folder_in_any_encoding(tmp_path):
-    assert seen(rows_of(bydate(tmp_path), "newsgroups")) == [
+@pytest.mark.parametrize(("layout", "files", "more", "expected"), [
+    ("newsgroups", POSTS, {}, [
         ("20news-bydate-train/alt.atheism", 51, "alt.atheism", "caf\u00e9", "train"),
         ("20news-bydate-train/sci.space", 9000, "sci.space", "Early.", "train"),
         ("20news-bydate-train/sci.space", 60100, "sci.space", "From: a\n\nA later post.", "train"),
-        ("20news-bydate-test/alt.atheism", 77, "alt.atheism", "caf\u00e9", "test")]
-    latin = rows_of(tmp_path, "newsgroups", encoding="latin-1")
-    assert latin[0].content["text"] == "caf\u00c3\u00a9"
-
-
-def test_other_editions_of_newsgroups_have_no_split_unless_it_is_named(tmp_path):
-    written(tmp_path, {"20_newsgroups/sci.med/1": "One.", "20_newsgroups/rec.autos/2": "Two."})
-    folder = tmp_path / "20_newsgroups"
-    assert [(row.file, row.split) for row in rows_of(folder, "newsgroups")] == [("rec.autos", None), ("sci.med", None)]
-    named = rows_of(tmp_path, "newsgroups", splits={"test": ["20_newsgroups/sci.med"]},
-                    files=["20_newsgroups/rec.autos"])
-    assert [(row.file, row.split) for row in named] == [
-        ("20_newsgroups/rec.autos", None), ("20_newsgroups/sci.med", "test")]
-
-
-@pytest.mark.parametrize(("files", "message"), [
-    ({"20news-bydate-train/a/1": "x"}, r"20news-bydate-test: no such file"),
-    ({"20news-bydate-train/a/notes.txt": "x", "20news-bydate-test/a/1": "x"},
-     r"a/notes\.txt: is no post; .* named by their number, one folder per group\. Take it out"),
-    ({"20news-bydate-train/a/.x": "x", "20news-bydate-test/a/1": "x"}, r"a: holds no posts")])
-def test_what_is_wrong_with_folders_of_newsgroups_is_named(tmp_path, files, message):
-    with pytest.raises(InputError, match=message):
-        rows_of(written(tmp_path, files), "newsgroups")
-    written(tmp_path, {"20news-bydate.tar.gz": b"\x1f\x8b"})
-    with pytest.raises(InputError, match="reads folders. Unpack the archive"):
-        rows_of(tmp_path / "20news-bydate.tar.gz", "newsgroups")
-
-
-TREC = {"train_5500.label": "DESC:manner How did it end ?\nABBR:exp What is BUFX\u00f0 ?\n".encode("latin-1"),
-        "TREC_10.label": "NUM:dist How far is it ?\n"}
-
-
-def test_label_files_of_trec_give_the_coarse_class(tmp_path):
-    rows = rows_of(written(tmp_path, TREC), "trec")
-    assert seen(rows) == [
+        ("20news-bydate-test/alt.atheism", 77, "alt.atheism", "caf\u00e9", "test")]),
+    # Other editions have no split unless the params name one.
+    ("newsgroups", {"sci.med/1": "One.", "rec.autos/2": "Two."}, {}, [
+        ("rec.autos", 2, "rec.autos", "Two.", None), ("sci.med", 1, "sci.med", "One.", None)]),
+    ("newsgroups", {"20_newsgroups/sci.med/1": "One.", "20_newsgroups/rec.autos/2": "Two."},
+     {"splits": {"test": ["20_newsgroups/sci.med"]}, "files": ["20_newsgroups/rec.autos"]}, [
+        ("20_newsgroups/rec.autos", 2, "rec.autos", "Two.", None),
+        ("20_newsgroups/sci.med", 1, "sci.med", "One.", "test")]),
+    ("trec", TREC, {}, [
         ("train_5500.label", 1, "DESC", "How did it end ?", "train"),
         ("train_5500.label", 2, "ABBR", "What is BUFX\u00f0 ?", "train"),
-        ("TREC_10.label", 1, "NUM", "How far is it ?", "test")]
-    assert '"kind": "manner"' in rows[0].raw
-    alone = rows_of(tmp_path / "TREC_10.label", "trec")
-    assert [row.split for row in alone] == [None]
-
-
-def test_broken_lines_of_trec_are_named(tmp_path):
-    written(tmp_path, {"x.label": "LOC:city What city ?\nLOC What city ?\nLOC:city\n"})
-    rows = rows_of(tmp_path, "trec", files=["x.label"])
-    assert [row.problem.partition(":")[0] for row in rows] == ["", "broken line", "broken line"]
-    assert "must read CLASS:kind, a space and the question" in rows[1].problem and "line 2" in rows[1].problem
-    with pytest.raises(InputError, match=r"train_5500\.label\*: no such file"):
-        rows_of(tmp_path, "trec")
-    written(tmp_path, {"x.csv": "a"})
-    with pytest.raises(InputError, match=r"x\.csv: files of layout trec are text files named \.label.*labelled"):
-        rows_of(tmp_path, "trec", files=["x.csv"])
-
-
-def test_all_terms_files_have_a_class_before_the_tab(tmp_path):
-    written(tmp_path, {"r8-train-all-terms.txt": "earn\tnet profit rose\n\nacq\tbuys\tshares\n",
-                       "r8-test-all-terms.txt": "earn\tloss\nno tab here\n"})
-    rows = rows_of(tmp_path, "all_terms")
-    assert seen(rows[:3]) == [
+        ("TREC_10.label", 1, "NUM", "How far is it ?", "test")]),
+    ("all_terms", R8, {}, [
         ("r8-train-all-terms.txt", 1, "earn", "net profit rose", "train"),
         ("r8-train-all-terms.txt", 3, "acq", "buys\tshares", "train"),
-        ("r8-test-all-terms.txt", 1, "earn", "loss", "test")]
-    assert rows[3].problem == "broken line: must read class, tab, text; it has no tab, in line 2"
-    written(tmp_path, {"r52-train-all-terms.txt": "earn\tx\n"})
-    with pytest.raises(InputError, match=r"holds r52-train.* and r8-train.*Say which is meant, in the data set's `spl"):
-        rows_of(tmp_path, "all_terms")
-
-
-def test_reviews_of_rt_polarity_have_their_class_in_the_name(tmp_path):
-    written(tmp_path, {"rt-polarity.pos": b"a joy \x96 truly\n", "rt-polarity.neg": "a bore\n"})
-    assert seen(rows_of(tmp_path, "rt_polarity")) == [
-        ("rt-polarity.pos", 1, "pos", "a joy \u2013 truly", None), ("rt-polarity.neg", 1, "neg", "a bore", None)]
-
-
-GCN = {"mr.txt": "0\ttrain\t1\n1\ttrain\t0\n2\ttest\t1", "corpus/mr.txt": b"fine \x97 really\ndull\nlovely\n",
-       "R8.txt": "0\ttest\tearn\n", "corpus/R8.txt": "x\n"}
-
-
-def test_an_index_of_text_gcn_gives_split_and_class_to_the_lines_of_its_corpus(tmp_path):
-    written(tmp_path, GCN)
-    assert seen(rows_of(tmp_path, "text_gcn", files=["mr.txt"])) == [
+        ("r8-test-all-terms.txt", 1, "earn", "loss", "test")]),
+    ("rt_polarity", {"rt-polarity.pos": b"a joy \x96 truly\n", "rt-polarity.neg": "a bore\n"}, {}, [
+        ("rt-polarity.pos", 1, "pos", "a joy \u2013 truly", None), ("rt-polarity.neg", 1, "neg", "a bore", None)]),
+    ("text_gcn", GCN, {"files": ["mr.txt"]}, [
         ("mr.txt", 1, "1", "fine \u2014 really", "train"), ("mr.txt", 2, "0", "dull", "train"),
-        ("mr.txt", 3, "1", "lovely", "test")]
-    folders = written(tmp_path, {"ng.txt": "data/x/53366\t20news-bydate-train\talt.atheism\n",
-                                 "corpus/ng.txt": "text\n"})
-    assert seen(rows_of(folders, "text_gcn", files=["ng.txt"])) == [("ng.txt", 1, "alt.atheism", "text", "train")]
+        ("mr.txt", 3, "1", "lovely", "test")]),
+    ("text_gcn", {"ng.txt": "data/x/53366\t20news-bydate-train\talt.atheism\n", "corpus/ng.txt": "text\n"}, {}, [
+        ("ng.txt", 1, "alt.atheism", "text", "train")])])
+def test_published_files_give_classes_texts_and_splits(tmp_path, layout, files, more, expected):
+    assert seen(rows_of(written(tmp_path, files), layout, **more)) == expected
 
 
-@pytest.mark.parametrize(("files", "named", "message"), [
-    ({}, [], r"holds the indices R8\.txt, mr\.txt\. Name the one that is meant in the data set's `files`"),
-    ({"mr.txt": "0\ttrain\t1\n"}, ["mr.txt"], r"mr\.txt: has nothing in line 2, but .*corpus/mr\.txt has"),
-    ({"corpus/mr.txt": "a\nb\n"}, ["mr.txt"], r"corpus/mr\.txt: has nothing in line 3, but .*mr\.txt has"),
-    ({"x.txt": "0\ttrain\t1\n"}, ["x.txt"], r"x\.txt: its texts are missing; .*corpus/x\.txt")])
-def test_an_index_without_its_corpus_is_refused(tmp_path, files, named, message):
+@pytest.mark.parametrize(("layout", "files", "problems"), [
+    ("trec", {"train_5500.label": "LOC:city What city ?\nLOC What city ?\n", "TREC_10.label": "LOC:city\n"}, [
+        "", "broken line: must read CLASS:kind, a space and the question, as in 'LOC:city What city ...', in line 2",
+        "broken line: must read CLASS:kind, a space and the question, as in 'LOC:city What city ...', in line 1"]),
+    ("all_terms", R8, ["", "", "", "broken line: must read class, tab, text; it has no tab, in line 2"]),
+    ("text_gcn", {"x.txt": "0\ttrain\n1\tlater\t1\n", "corpus/x.txt": "one\ntwo\n"}, [
+        "broken line: the index must read name, tab, split, tab, class, in line 1",
+        "broken line: the index must name the split, train or test, behind the first tab; found 'later', in line 2"])])
+def test_broken_lines_are_named(tmp_path, layout, files, problems):
+    assert [row.problem for row in rows_of(written(tmp_path, files), layout)] == problems
+
+
+@pytest.mark.parametrize(("layout", "files", "named", "message"), [
+    ("newsgroups", {"20news-bydate-train/a/1": "x"}, [], r"20news-bydate-test: no such file"),
+    ("newsgroups", {"20news-bydate-train/a/notes.txt": "x", "20news-bydate-test/a/1": "x"}, [],
+     r"a/notes\.txt: is no post; .* named by their number, one folder per group\. Take it out"),
+    ("newsgroups", {"20news-bydate-train/a/.x": "x", "20news-bydate-test/a/1": "x"}, [], r"a: holds no posts"),
+    ("trec", {"x.csv": "a"}, ["x.csv"], r"x\.csv: files of layout trec are text files named \.label.*labelled"),
+    ("trec", {"x.label": "a"}, [], r"train_5500\.label\*: no such file"),
+    ("all_terms", R8 | {"r52-train-all-terms.txt": "earn\tx\n"}, [],
+     r"holds r52-train.* and r8-train.*Say which is meant, in the data set's `spl"),
+    ("text_gcn", GCN, [], r"holds the indices R8\.txt, mr\.txt\. Name the one that is meant in the data set's `files`"),
+    ("text_gcn", GCN | {"mr.txt": "0\ttrain\t1\n"}, ["mr.txt"], r"has nothing in line 2, but .*corpus/mr\.txt has"),
+    ("text_gcn", GCN | {"corpus/mr.txt": "a\nb\n"}, ["mr.txt"], r"corpus/mr\.txt: has nothing in line 3, but "),
+    ("text_gcn", {"x.txt": "0\ttrain\t1\n"}, ["x.txt"], r"x\.txt: its texts are missing; .*corpus/x\.txt")])
+def test_files_that_cannot_be_used_are_named(tmp_path, layout, files, named, message):
     with pytest.raises(InputError, match=message):
-        rows_of(written(tmp_path, GCN | files), "text_gcn", files=named)
-    with pytest.raises(InputError, match="`source` must be the folder that holds both"):
-        rows_of(tmp_path / "mr.txt", "text_gcn")
+        rows_of(written(tmp_path, files), layout, files=named)
 
 
-def test_lines_of_an_index_that_say_too_little_are_named(tmp_path):
-    written(tmp_path, {"x.txt": "0\ttrain\n1\tlater\t1\n", "corpus/x.txt": "one\ntwo\n"})
-    rows = rows_of(tmp_path, "text_gcn")
-    assert rows[0].problem == "broken line: the index must read name, tab, split, tab, class, in line 1"
-    assert "train or test, behind the first tab; found 'later'" in rows[1].problem
-
-
-def test_published_splits_of_a_layout_reach_the_examples(tmp_path):
-    folder, scratch = tmp_path / "data", tmp_path / "spool"
-    scratch.mkdir()
-    lines = [f"earn\tnet profit of company {n}\nacq\tcompany {n} buys a mill" for n in range(20)]
-    written(folder, {"r8-train-all-terms.txt": "\n".join(lines), "r8-test-all-terms.txt": "earn\tloss\nacq\tbid\n"})
-    data = Dataset(source=str(folder), layout="all_terms")
-    made = ingested(read_rows(data), data, Ingest(validation=0.1), 1, scratch)
-    assert made.counts["published_splits"] == ["test"]
-    assert made.counts["classes"] == {"train": {"acq": 18, "earn": 18}, "validation": {"acq": 2, "earn": 2},
-                                      "test": {"acq": 1, "earn": 1}}
+@pytest.mark.parametrize(("layout", "files", "message"), [
+    ("text_gcn", GCN, "`source` must be the folder that holds both"),
+    ("newsgroups", {"mr.txt": "x"}, "reads folders. Unpack the archive")])
+def test_a_file_where_a_folder_is_needed_is_refused(tmp_path, layout, files, message):
+    with pytest.raises(InputError, match=message):
+        rows_of(written(tmp_path, files) / "mr.txt", layout)

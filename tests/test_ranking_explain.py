@@ -37,7 +37,7 @@ def test_phrases_and_keywords_are_those_of_the_stages(settings):
     tokens = by_chance(8)
     idf = frequencies(tokens["token"].to_pylist()[:20])
     ranking = rank(tokens, phrases=5, idf=idf, **settings)
-    chosen = choose_keywords(tokens, ranking, "textrank", idf).table.to_pylist()
+    chosen = choose_keywords(tokens, ranking, "textrank", idf).to_pylist()
     rows = {}
     for line in ranking.to_pylist():
         rows.setdefault(line["text_id"], []).append(line)

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 import torch
 import yaml
+from ingest_rows import token_rows
 from table_files import bytes_of
 from transformers import AutoTokenizer
 
 from models.common.training import Step
-from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
+from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths
@@ -62,28 +63,6 @@ def test_loss_is_the_cross_entropy_of_the_words_of_the_batch():
         found = task.validate()
     assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-5) == pytest.approx((share + rest).item(), rel=1e-5)
     assert found["accuracy"] == pytest.approx(np.mean(right))
-
-
-def test_scores_of_primary_words_are_counted_from_the_table():
-    answers, labels = np.array([1, 1, 0, 0, 1, 0, 0]), np.array([1, 0, 1, 0, 1, 0, 0])
-    counts = torch.zeros(2, 2, dtype=torch.int64)
-    for label, answer in zip(labels, answers, strict=True):
-        counts[label, answer] += 1
-    assert primary_scores(counts) == pytest.approx(
-        {"accuracy": 5 / 7, "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3})
-    assert primary_scores(torch.tensor([[4, 0], [0, 0]])) == {"accuracy": 1, "precision": 0, "recall": 0, "f1": 0}
-
-
-def test_padding_and_what_comes_later_change_nothing():
-    tagger, ids = tiny(), torch.tensor([[5, 9, 3]])
-    with torch.no_grad():
-        alone = tagger(ids)
-        padded = tagger(torch.tensor([[5, 9, 3, 0, 0, 0], [4, 4, 4, 4, 4, 4]]))[:1, :3]
-        followed = tagger(torch.tensor([[5, 9, 3, 7, 8]]))[:, :3]
-        changed = tagger(torch.tensor([[6, 9, 3]]))
-    torch.testing.assert_close(padded, alone, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(followed, alone, atol=1e-6, rtol=1e-5)
-    assert (changed - alone).abs()[0, 2].max() > 1e-4  # what comes before counts
 
 
 def test_tags_do_not_depend_on_the_texts_beside_a_text():
@@ -139,15 +118,6 @@ def test_labels_are_those_of_mode_xy_of_the_split():
     assert [source for source, _ in labelled_sources(examples, lower(), psi_table(psi), "validation")] == [5]
 
 
-def test_a_source_stands_once_for_each_of_its_references():
-    examples, psi = tables()
-    found = labelled_sources(examples, lower(), psi_table(psi), "train")
-    one = examples.drop(index=2)
-    one["reference_ids"] = [[1, 4], [3], [0], [0], [7], [7]]
-    again = labelled_sources(one, lower(), psi_table(psi), "train")
-    assert [(source, labels.tolist()) for source, labels in again] == [(s, labels.tolist()) for s, labels in found]
-
-
 def test_vocabulary_is_of_the_training_sources_the_most_frequent_first():
     assert vocabulary(lower(), [0, 2, 4], 2) == ["[PAD]", "[UNK]", "do", "?", "how", "i"]
     words = vocabulary(lower(), [0, 2, 4], 1)
@@ -170,12 +140,8 @@ def test_the_majority_is_that_of_the_training_words():
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     examples, psi = tables()
-    tokens = {"text_id": range(len(WORDS)), "token": WORDS, "lemma": WORDS, "pos": WORDS, "tag": WORDS,
-              **{name: [[0] * len(row) for row in WORDS] for name in ("start", "end")},
-              **{name: [[False] * len(row) for row in WORDS] for name in ("is_stop", "sentence_start")},
-              "chunk_start": [[]] * len(WORDS), "chunk_end": [[]] * len(WORDS)}
     paths = DatasetPaths("tiny")
-    for kind, rows in (("examples", examples), ("psi", psi), ("tokens", tokens)):
+    for kind, rows in (("examples", examples), ("psi", psi), ("tokens", token_rows(range(len(WORDS)), WORDS))):
         write_table(paths.table(kind), SCHEMAS[kind], rows,
                     Provenance("test", "0", {"word_vectors": {"origin": "here"}}))
     params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "keywords": {"datasets": ["tiny"]},

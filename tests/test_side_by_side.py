@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from ingest_rows import token_rows
 
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
@@ -14,13 +15,7 @@ from stages.common.seeds import flipped
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
 from stages.keywords import side_by_side, yake
 from stages.keywords.params import Yake
-from stages.keywords.pos_frequency import (
-    Counted,
-    PosCounts,
-    counted_rows,
-    frequency_table,
-    pos_counts,
-)
+from stages.keywords.pos_frequency import FAMILIES, OTHER, Counted, counted_rows, frequency_table
 from stages.keywords.side_by_side import COLUMNS, Agreement, best
 from stages.tracks.pgkpr.items import fixed_masks
 
@@ -31,13 +26,11 @@ POS = [["DET", "NOUN", "VERB", "NOUN"], ["NOUN", "VERB", "DET", "NOUN"], ["PRON"
 
 def tables():
     words = [text.split() for text in TEXTS]
-    empty = {name: [[] for _ in TEXTS] for name in ("chunk_start", "chunk_end")}
-    tokens = pa.table({
-        "text_id": range(3), "token": words, "lemma": [[w.lower() for w in row] for row in words], "pos": POS,
-        "tag": TAGS, "start": [list(range(len(row))) for row in words], "end": [list(range(len(row))) for row in words],
-        "is_stop": [[w.lower() in ("the", "an", "she") for w in row] for row in words],
-        "sentence_start": [[True] + [False] * (len(row) - 1) for row in words], **empty},
-        schema=SCHEMAS["tokens"].arrow())
+    places = [list(range(len(row))) for row in words]
+    tokens = pa.table(token_rows(
+        range(3), words, lemma=[[w.lower() for w in row] for row in words], pos=POS, tag=TAGS, start=places, end=places,
+        is_stop=[[w.lower() in ("the", "an", "she") for w in row] for row in words],
+        sentence_start=[[True] + [False] * (len(row) - 1) for row in words]), schema=SCHEMAS["tokens"].arrow())
     textrank = pa.table({
         "text_id": [0, 0, 1, 2], "rank": [1, 2, 1, 0], "phrase": ["oven", "bread", "Bread", None],
         "keyword": ["oven", "bread", "bread", None], "score": [0.5, 0.4, 0.3, None], "token_start": [1, 3, 0, None],
@@ -99,10 +92,11 @@ def test_best_words_are_distinct_and_ties_go_to_the_earlier():
 
 
 def counted_in(given, sources, seed):
-    """Keyword tokens by part of speech of ``sources`` (text by example)."""
+    """Keyword tokens by part of speech of ``sources`` (text by example), by method."""
     ids = np.array(list(sources.values()))
-    return pos_counts(counted_rows(given["tokens"], given, ids), Counted("test", np.array(list(sources)), ids), "en",
-                      seed)
+    counted = Counted("test", np.array(list(sources)), ids)
+    table = frequency_table(counted_rows(given["tokens"], given, ids), counted, "en", seed)
+    return {method: rows.set_index("pos") for method, rows in table.groupby("method")}
 
 
 def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read():
@@ -112,30 +106,26 @@ def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read():
     sources = dict.fromkeys(names, 0)
     rows = pd.DataFrame({"example_id": names, "source_words": [words] * 4,
                          "score_xx": [np.array(probabilities, dtype="f4")] * 4})
-    expected = PosCounts()
+    expected, exact = dict.fromkeys((*FAMILIES, OTHER), 0), dict.fromkeys((*FAMILIES, OTHER), 0)
     for mask in fixed_masks(rows, "xx", 5):
-        expected.add(TAGS[0], POS[0], mask.tolist(), penn=True)
+        for tag, flipped_up in zip(TAGS[0], mask.tolist(), strict=True):  # DT, NN, VBZ, NN
+            expected[{"DT": OTHER, "VBZ": "VB"}.get(tag, tag)] += flipped_up
+            exact[tag if tag == "NN" else OTHER] += flipped_up
     counts = counted_in(given, sources, 5)
-    assert counts["attribution"] == expected and expected.tokens == 16
-    assert counts["attribution"] == counted_in(given, dict(reversed(sources.items())), 5)["attribution"]
-    assert counts["attribution_expected"].keywords == pytest.approx(4 * sum(probabilities))
-    assert counts["psi"].keywords == 4 * 2
-    assert [count.tokens for count in counted_in(given, {1: 1}, 5).values()] == [0, 0, 0]  # was not scored
+    found, total = counts["attribution"], sum(expected.values())
+    assert found["keywords"].to_dict() == expected and found["exact_tag"].to_dict() == exact
+    assert (found["keyword_share"] == round(total / 16, 6)).all()
+    assert found["share"].to_dict() == {name: round(count / total, 6) for name, count in expected.items()}
+    pd.testing.assert_frame_equal(found, counted_in(given, dict(reversed(sources.items())), 5)["attribution"])
+    assert counts["attribution_expected"]["keywords"].sum() == pytest.approx(4 * sum(probabilities))
+    assert counts["psi"]["keywords"].sum() == 4 * 2
+    assert all((table[["keywords", "keyword_share"]] == 0).all(axis=None)
+               for table in counted_in(given, {1: 1}, 5).values())  # was not scored
     with pytest.raises(InputError, match="table tokens: text 6 has no row"):
         counted_in(given, {1: 0, 2: 6}, 5)
     masks = [flipped(np.full(30, 0.5), 5, "xx", name)[:17].tolist() for name in names]
     half = pd.DataFrame({"example_id": names, "source_words": [["w"] * 30] * 4, "score_xx": [np.full(30, 0.5)] * 4})
     assert masks == [mask.tolist() for mask in fixed_masks(half, "xx", 5, max_length=17)] and masks[0] != masks[1]
-
-
-def test_frequencies_by_family_and_exact_tag():
-    counts = PosCounts()
-    counts.add(["NN", "NNS", "VBZ", "DT"], ["NOUN"] * 4, [1, 1, 1, 0], penn=True)
-    table = frequency_table({"psi": counts}).set_index("pos")
-    assert table.loc["NN", "keywords"] == 2 and table.loc["NN", "exact_tag"] == 1
-    assert table.loc["NN", "share"] == pytest.approx(2 / 3, abs=1e-6)
-    assert (table["keyword_share"] == 0.75).all()
-    assert table["share"].sum() == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("texts", [1, 2])

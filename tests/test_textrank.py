@@ -1,6 +1,7 @@
-"""Stage ``textrank``: the same bytes whoever does the work, IDF of the training texts, and what it records."""
+"""Stage ``textrank`` and its noun chunks: the same bytes whoever does the work, and what it records."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -12,14 +13,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ranking_tables import by_chance, frequencies, tagged
+from ranking_tables import by_chance, frequencies, row, table, tagged
 from table_files import bytes_of
 
-from keycontrast.ranking import rank
+from keycontrast.keywords import Keywords
+from keycontrast.ranking import Settings, rank
+from keycontrast.ranking.chunks import with_chunks
 from keycontrast.ranking.package import docs, pytextrank
+from keycontrast.text.annotate import load_annotator
 from keycontrast.text.normal_form import normal_form
+from keycontrast.text.tokens import token_table
 from pipeline.schemas import SCHEMAS
-from stages.common.examples import all_text_ids, is_single, read_examples, training_text_ids
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import textrank
 from stages.keywords.params import TextRank
@@ -41,16 +45,6 @@ def project(folder, tokens, examples, kind="examples", workers=1):
                 Provenance("annotate@toy", "0", models={"spacy": {"name": "x"}}))
     write_table(folder / HOME / "items" / "examples", SCHEMAS[kind], examples, Provenance("ingest@toy", "0"))
     (folder / "params.yaml").write_text(PARAMS.format(workers))
-
-
-def test_start_and_end_of_a_phrase_are_tokens():
-    tokens = by_chance(3)
-    words = dict(zip(tokens["text_id"].to_pylist(), tokens["token"].to_pylist(), strict=True))
-    phrases = [line for line in rank(tokens, "pytextrank").to_pylist() if line["rank"]]
-    for line in phrases:
-        held = words[line["text_id"]][line["token_start"]:line["token_end"]]
-        assert "".join(held) == line["phrase"].replace(" ", "")
-    assert len(phrases) > 50
 
 
 def test_workers_and_hash_seeds_do_not_change_a_byte(tmp_path, monkeypatch):
@@ -93,29 +87,6 @@ def test_ties_fall_by_idf_over_the_texts_of_training_examples(examples, kind, be
     assert read_frame(HOME / "textrank", SCHEMAS["textrank"])["keyword"].iloc[0] == best
 
 
-def test_ids_of_the_texts_of_examples(tmp_path):
-    pairs, labelled = tmp_path / "pairs.parquet", tmp_path / "labelled.parquet"
-    write_table(pairs, SCHEMAS["examples"], triples(("train", 5, 2, None), ("train", 2, 7, 9), ("test", 1, 5, 8)),
-                Provenance("x", "0"))
-    write_table(labelled, SCHEMAS["labelled_examples"],
-                {"example_id": [0, 1], "split": ["test", "train"], "text_id": [4, 3], "label": ["a", "b"]},
-                Provenance("x", "0"))
-    assert training_text_ids(read_examples(pairs)).tolist() == [2, 5, 7, 9]
-    assert all_text_ids(read_examples(pairs)).tolist() == [1, 2, 5, 7, 8, 9]
-    assert not is_single(read_examples(pairs))
-    assert training_text_ids(read_examples(labelled)).tolist() == [3]
-    assert all_text_ids(read_examples(labelled)).tolist() == [3, 4]
-    assert is_single(read_examples(labelled))
-
-
-def test_run_ranks_any_number_of_texts_by_any_method():
-    tokens = by_chance(2)
-    assert textrank.run(tokens.slice(0, 0), TextRank()).num_rows == 0
-    chosen = TextRank(method="positionrank", compat="pytextrank", window=2, damping=0.5)
-    assert textrank.run(tokens, chosen).equals(
-        rank(tokens, "positionrank", compat="pytextrank", window=2, damping=0.5))
-
-
 @pytest.mark.parametrize("method", ["pytextrank", "positionrank"])
 def test_the_package_itself_ranks_into_the_same_table(method, tmp_path, monkeypatch):
     project(tmp_path, by_chance(3, texts=30), triples(("train", 0, 1, None)), workers=2)
@@ -149,3 +120,65 @@ def test_methods_of_the_package_alone(settings):
             phrases = doc._.phrases if topics else ranked.change_focus("graph word", 1.0, 0.0)
             assert [(row["keyword"], row["score"]) for row in found if row["text_id"] == text and row["rank"]] == [
                 (normal_form(phrase.text), phrase.rank) for phrase in phrases if normal_form(phrase.text)][:4]
+
+
+def chunks(words, spaces=None, kind="adjectives"):
+    made = with_chunks(table([row(0, words, spaces)]), kind).to_pylist()[0]
+    return [" ".join(made["token"][start:end]) for start, end in
+            zip(made["chunk_start"], made["chunk_end"], strict=True)]
+
+
+def words_of(text):
+    return [tuple(item.rsplit("/", 1)) for item in text.split()]
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("fight/VERB black/ADJ money/NOUN", ["black money"]),
+    ("in/ADP New/ADJ York/PROPN", ["New York"]),
+    ("Vicks/PROPN Vapor/ADJ Rub/NOUN helps/VERB", ["Vicks Vapor Rub"]),
+    ("it/PRON is/AUX new/ADJ and/CCONJ money/NOUN", ["money"]),
+    ("money/NOUN black/ADJ", ["money"]),
+    ("new/ADJ", []),
+    ("", [])])
+def test_chunks_keep_the_adjectives_before_their_noun(text, found):
+    assert chunks(words_of(text)) == found
+
+
+WHOLE = {"How can I reduce my belly fat?": "belly fat", "How can I get rid of belly fat in a month?": "belly fat",
+         "How do I lose belly fat?": "belly fat", "Why does my bread dough not rise overnight?": "bread dough",
+         "What is black money?": "black money", "Does demonetisation stop black money in India?": "black money",
+         "What is it like to live in New York?": "new york", "Is New York safe at night?": "new york",
+         "What is Vicks Vapor Rub used for?": "vicks vapor rub", "How do I use Vicks Vapor Rub?": "vicks vapor rub"}
+
+
+def test_the_keywords_of_short_questions_keep_their_words_by_default():
+    """As the stage has them, and as `keycontrast keywords` does."""
+    columns = load_annotator("embedded", "en").columns(range(len(WHOLE)), list(WHOLE))
+    stage = textrank.run(token_table(columns), TextRank(phrases=1))
+    command = Keywords().rank(list(WHOLE), top=1).table
+    for found in (stage, command):
+        assert dict(zip(WHOLE, found["keyword"].to_pylist(), strict=True)) == WHOLE
+
+
+def test_auto_changes_the_chunks_but_of_chinese_and_of_the_package():
+    tokens = tagged("old/ADJ bike/NOUN", " ".join(["old/ADJ bike/NOUN"] + ["is/AUX"] * 100), "is/AUX")
+    made = with_chunks(tokens, "auto")
+    assert made["chunk_start"].to_pylist() == [[0], [0], []] and made["chunk_end"].to_pylist() == [[2], [2], []]
+    assert made.equals(with_chunks(tokens, "adjectives")) and made.equals(Settings().chunked(tokens))
+    assert with_chunks(tokens, "annotated") is tokens
+    assert with_chunks(tokens, "auto", "zh") is tokens and Settings(language="zh").chunked(tokens) is tokens
+    assert Settings(compat="pytextrank").chunked(tokens) is tokens
+    assert Settings(engine="package").chunked(tokens) is tokens
+    assert Settings(compat="pytextrank", chunks="adjectives").chunked(tokens).equals(made)
+
+
+def test_tfidf_is_its_formula():
+    tokens = tagged("rare/ADJ word/NOUN and/CCONJ plain/NOUN ,/PUNCT rare/ADJ word/NOUN")
+    idf = frequencies([["word"], ["plain"], ["word"], ["none"]])
+    found = rank(tokens, "tfidf", chunks="adjectives", idf=idf).to_pylist()
+    of = idf.of
+    assert [(one["keyword"], one["score"]) for one in found] == [
+        ("rare word", pytest.approx(math.sqrt(2) * (of("rare") + of("word")) / 10 ** 0.25)),
+        ("plain", pytest.approx(of("plain") / 13 ** 0.25))]
+    assert [one["score"] for one in rank(tokens, "tfidf", chunks="adjectives").to_pylist()] == [
+        pytest.approx(math.sqrt(2) * 2 / 10 ** 0.25), pytest.approx(1 / 13 ** 0.25)]

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import yaml
+from ingest_rows import token_rows
 
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
@@ -138,11 +139,8 @@ def read_from(path):
 def test_stage_reads_a_file_and_says_where_the_vectors_come_from(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     project = DatasetPaths("tiny")
-    filled = {"text_id": range(len(TEXTS)), "token": TEXTS, "lemma": TEXTS, "pos": TEXTS, "tag": TEXTS,
-              **{name: [[0] * len(row) for row in TEXTS] for name in ("start", "end")},
-              **{name: [[False] * len(row) for row in TEXTS] for name in ("is_stop", "sentence_start")},
-              "chunk_start": [[]] * len(TEXTS), "chunk_end": [[]] * len(TEXTS)}
-    write_table(project.table("tokens"), SCHEMAS["tokens"], filled, Provenance("test", "0"))
+    write_table(project.table("tokens"), SCHEMAS["tokens"], token_rows(range(len(TEXTS)), TEXTS),
+                Provenance("test", "0"))
     write_table(project.table("examples"), SCHEMAS["examples"], examples(), Provenance("test", "0"))
     (tmp_path / "params.yaml").write_text(yaml.safe_dump({
         "recipe": "test", "datasets": {"tiny": {"source": "x"}},

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ranking_tables import frequencies, row, table
@@ -11,16 +10,15 @@ from test_keywords import examples
 from yake import KeywordExtractor
 
 from keycontrast.errors import InputError
-from keycontrast.explain import explain
 from keycontrast.text.annotate import load_annotator
 from keycontrast.text.tokens import token_table
 from pipeline import inspection, sql
 from pipeline.schemas import SCHEMAS
 from stages.common.methods import METHODS
 from stages.common.tables import Provenance, column_names, read_metadata, read_table, write_table
-from stages.keywords import embedrank, keywords
+from stages.keywords import embedrank, ranking_stage
 from stages.keywords import yake as stage
-from stages.keywords.params import Keywords, Yake
+from stages.keywords.params import Yake
 from stages.params import parse_params
 
 TEXTS = [
@@ -65,30 +63,11 @@ def test_a_phrase_is_written_as_in_the_text(tokens):
     assert {"São Paulo", "e-mail filters"} <= {line["phrase"].replace("\t", " ") for line in rows if line["phrase"]}
 
 
-def test_rows_of_a_text_depend_on_that_text_alone(tokens):
-    whole = stage.run(tokens, Yake())
-    alone = pa.concat_tables([stage.run(tokens.slice(place, 1), Yake()) for place in range(len(TEXTS))])
-    assert whole.equals(alone)
-    assert whole.equals(stage.run(tokens, Yake()))
-
-
 def test_ties_fall_by_idf(tokens):
     text = written("alpha gamma")
     idf = frequencies([["alpha"], ["alpha"], ["gamma"]])
     assert stage.run(text, Yake(ngrams=1))["keyword"].to_pylist() == ["alpha", "gamma"]
     assert stage.run(text, Yake(ngrams=1), idf)["keyword"].to_pylist() == ["gamma", "alpha"]
-
-
-def test_it_names_keywords_from_the_table_to_the_choice(tokens):
-    params, ranking = Keywords(method="yake"), stage.run(tokens, Yake())
-    roles = [("train", *range(place, place + 3)) for place in (0, 3, 6)] + [("test", 9, 1, None)]
-    made = keywords.run(tokens, ranking, examples(*roles), params)
-    assert made.keywords["method"].to_pylist() == ["yake"] * 3 + ["none"] * 6 + ["yake"]
-    best = explain(tokens.slice(0, 1), stage.ranking(Yake(), "en"), method="yake")
-    assert best.keyword_method == "yake" and best.iterations is None
-    assert [one.keyword for one in best.phrases] == [
-        line["keyword"] for line in ranking.to_pylist() if line["text_id"] == 0]
-    assert "its first 5 phrases, of at most 3 words" in best.settings
 
 
 def project(folder, tokens, params):
@@ -117,8 +96,7 @@ def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tm
     monkeypatch.chdir(tmp_path)
     home = project(tmp_path, tokens, "keywords: {datasets: [toy], method: textrank}")
     name = ranking.__name__.rpartition(".")[2]
-    monkeypatch.setattr(ranking, "ranker_of", None)
-    monkeypatch.setattr(ranking, "_models", None)
+    monkeypatch.setattr(ranking_stage, "ranker_of", None)
     assert ranking.main(["toy"]) == 0
     path = home / name
     assert pq.read_table(path).num_rows == 0 and column_names(path) == SCHEMAS[name].arrow().names
@@ -136,6 +114,6 @@ def test_every_method_that_ranks_phrases_does_so():
     params = parse_params({"recipe": "t", "datasets": {"mine": {"source": "x.csv"}}}, "t")
     for method in METHODS.values():
         if method.ranks_phrases:
-            ranker = method.module.ranker_of(getattr(params, method.name), "en", None)
+            ranker = ranking_stage.ranker_of(method.name, getattr(params, method.name), "en")
             assert ranker(written("graph theory")).table.num_rows >= 1
             assert method.module.ranking(getattr(params, method.name), "en").described

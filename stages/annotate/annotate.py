@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from stages.annotate.params import Annotate
 
 _COLUMNS = ["text_id", "text"]
-_BATCH = 8192
-# A row group is written when it has so many texts, or tokens: enough to compress well, few enough to hold.
+# A row group is written when it has so many texts, or tokens: enough to compress well, few enough to hold. As many
+# texts are read at once.
 _GROUP_TEXTS = 8192
 _GROUP_TOKENS = 1 << 20
 
@@ -68,21 +68,18 @@ def part_annotator(pipeline: str, language: str, size: int, clean: bool, expecte
 
     def make(part: Path, result: Path) -> dict[str, int]:
         counts = Counter[str]()
-        chunks = counted(stream_chunks(read_batches(part, TEXTS, _COLUMNS, _BATCH), size), language, counts)
-        annotate = annotator(pipeline, language, clean, counts)
-        write_part(result, TOKENS, row_groups(map(annotate, chunks)), provenance.of_part())
+        work = annotator(pipeline, language, clean, counts)
+
+        def annotated_chunks() -> Iterator[pa.Table]:
+            for chunk in stream_chunks(read_batches(part, TEXTS, _COLUMNS, _GROUP_TEXTS), size):
+                texts = chunk["text"].to_pylist()
+                counts.update(texts=len(texts), other_language=sum(is_foreign(text, language) for text in texts))
+                yield work(chunk)
+
+        write_part(result, TOKENS, row_groups(annotated_chunks()), provenance.of_part())
         return counts
 
     return make
-
-
-def counted(chunks: Iterable[pa.Table], language: str, counts: Counter[str]) -> Iterator[pa.Table]:
-    """Yield ``chunks`` of texts, and count all texts and those in another language."""
-    for chunk in chunks:
-        texts = chunk["text"].to_pylist()
-        counts["texts"] += len(texts)
-        counts["other_language"] += sum(is_foreign(text, language) for text in texts)
-        yield chunk
 
 
 def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -79,42 +79,34 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
     released code draws non-duplicates from all rows, test sentences included; here they are of the split.
     """
     mine = examples.loc[examples["split"] == split]
-    chosen = mine[["source_id", "target_id"]].drop_duplicates()
-    pairs = sorted((int(source), int(target)) for source, target in chosen.itertuples(index=False))
+    pairs = _distinct_pairs(mine, "target_id")
     if max_sources is not None and len(pairs) > max_sources:
         kept = generator(seed, STAGE, "sample", split).choice(len(pairs), max_sources, replace=False)
         pairs = [pairs[position] for position in sorted(kept.tolist())]
     if not pairs:
         raise InputError(f"table examples: the {split} split has no pair. Give ingest.{split} a larger share, or "
                          f"more data.")
-    if rule == "released" and (different := _labelled_different(mine, pairs)):
+    labelled = mine[(mine["negative_origin"] == "labelled") & mine["source_id"].isin([source for source, _ in pairs])]
+    if rule == "released" and len(labelled):
+        different = _distinct_pairs(labelled, "negative_id")
         return [PairPoint(*pair, 1) for pair in pairs] + [PairPoint(*pair, 0) for pair in different]
     if rule == "released" and mine["reference_ids"].map(len).max() < 2:
         raise InputError(f"pair_classifier.stage1_neg: released needs labelled non-duplicates (negative_origin "
                          f"labelled: ingest.neg_source labelled, from a layout with labels) or several references per "
                          f"source (captions), and the {split} split in table examples has neither. Use random2.")
     negatives = _RELEASED[split] if rule == "released" else 2
+    references = mine.explode("reference_ids").groupby("source_id")["reference_ids"].agg(set).to_dict()
     try:
-        return pair_points(pairs, generator(seed, STAGE, "negatives", split), negatives, _references(mine))
+        return pair_points(pairs, generator(seed, STAGE, "negatives", split), negatives, references)
     except ValueError as error:
         raise InputError(f"table examples: the {split} split has too few pairs ({len(pairs)}) to draw negatives "
                          f"from: {error}. Give it a larger share (ingest.validation), or more data.") from error
 
 
-def _labelled_different(examples: pd.DataFrame, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the sources of ``pairs`` with their labelled negatives, each pair once, sorted."""
-    sources = {source for source, _ in pairs}
-    labelled = examples.loc[examples["negative_origin"] == "labelled", ["source_id", "negative_id"]].drop_duplicates()
-    return sorted((int(source), int(negative)) for source, negative in labelled.itertuples(index=False)
-                  if source in sources)
-
-
-def _references(examples: pd.DataFrame) -> dict[int, set[int]]:
-    """Return the references of each source, which are never its negatives."""
-    references: dict[int, set[int]] = {}
-    for source, others in examples[["source_id", "reference_ids"]].itertuples(index=False):
-        references.setdefault(int(source), set()).update(int(other) for other in others)
-    return references
+def _distinct_pairs(examples: pd.DataFrame, column: str) -> list[tuple[int, int]]:
+    """Return the distinct pairs of a source and the text of ``column``, sorted."""
+    found = examples[["source_id", column]].astype("int64").drop_duplicates()
+    return sorted(found.itertuples(index=False, name=None))
 
 
 def model_card(dataset: str, encoder: Mapping[str, Any], values: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:

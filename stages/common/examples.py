@@ -13,7 +13,7 @@ from stages.common.schemas import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES, T
 from stages.common.tables import column_names, read_batches, read_table
 
 STRUCTURES = {
-    "pairs": ("pairs", "glue_qqp", "kaggle_qqp", "quora_qqp", "nli"),
+    "pairs": ("pairs", "glue_qqp", "kaggle_qqp", "quora_qqp"),
     "triples": ("triples",),
     "captions": ("captions", "mscoco_captions"),
     "stories": ("stories", "rocstories", "story_cloze", "story_infilling"),

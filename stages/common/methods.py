@@ -1,8 +1,7 @@
 """The keyword methods, each registered once, and the tables of keywords.
 
-A method is a line here and, if it ranks phrases, a module ``stages.keywords.<name>`` with two functions:
-``ranker_of(settings, language, idf)`` returns the function that ranks the phrases of token tables, and
-``ranking(settings, language)`` the description of the ranking for an explanation.
+A method is a line here and, if it ranks phrases, a module ``stages.keywords.<name>`` with the function
+``ranking(settings, language)``, which returns the ranking.
 """
 
 from dataclasses import dataclass
@@ -46,7 +45,7 @@ class KeywordMethod:
 
     @property
     def module(self) -> Any:
-        """Its module, with ``ranker_of`` and ``ranking`` if it ranks phrases."""
+        """Its module, with ``ranking`` if it ranks phrases."""
         return import_module(f"stages.keywords.{self.name}")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import pandas as pd
 import pyarrow as pa
@@ -24,6 +24,9 @@ import pyarrow.parquet as pq
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file, atomic_folder
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 METADATA_KEY = b"keycontrast"
 # In the last part of a folder alone: the number of parts.
@@ -364,3 +367,15 @@ def rounded(content: Any) -> Any:
     if isinstance(content, list):
         return [rounded(value) for value in content]
     return round(content, 6) if isinstance(content, float) else content
+
+
+def open_database(folder: Path, memory_gib: float, threads: int = 1) -> "DuckDBPyConnection":
+    """Return an empty DuckDB database of at most ``memory_gib`` GiB, which spills to ``folder``."""
+    import duckdb  # few stages need it
+
+    database = duckdb.connect(config={"memory_limit": f"{max(1, round(memory_gib * 1024))}MiB", "threads": threads,
+                                      "temp_directory": str(folder)})
+    # DuckDB draws its bar on standard output; in a notebook without widgets it rejects even this setting.
+    if database.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
+        database.execute("SET enable_progress_bar = false")
+    return database

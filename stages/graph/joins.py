@@ -15,7 +15,7 @@ import pyarrow as pa
 from keycontrast.errors import InputError
 from stages.common.methods import KEYWORDS
 from stages.common.schemas import EXAMPLES, TEXTS
-from stages.common.tables import check_columns, check_pages, dataset_of
+from stages.common.tables import check_columns, check_pages, dataset_of, open_database
 from stages.common.text_tables import PHRASES, TOKENS
 from stages.run.process import StageProcess
 
@@ -51,19 +51,14 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
             check_columns(rows, _SCHEMAS[name])
     with ExitStack() as stack:
         folder = limits.folder or Path(stack.enter_context(TemporaryDirectory())) / "joins"
-        _remove(folder)
-        stack.callback(_remove, folder)
-        connection = stack.enter_context(duckdb.connect(config={
-            "memory_limit": f"{max(1, round(limits.memory_gib * 1024))}MiB", "threads": limits.threads,
-            "temp_directory": str(folder)}))
-        # DuckDB draws its bar on standard output; in a notebook without widgets it rejects even this setting.
-        if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
-            connection.execute("SET enable_progress_bar = false")
+        rmtree(folder, ignore_errors=True)
+        stack.callback(rmtree, folder, ignore_errors=True)
+        connection = stack.enter_context(open_database(folder, limits.memory_gib, limits.threads))
         for name, rows in tables.items():
             if isinstance(rows, Path):
                 connection.from_arrow(dataset_of(rows)).create_view(name)
             else:
-                connection.register(name, _arrow(rows))
+                connection.register(name, rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows))
         try:
             yield connection
         except duckdb.OutOfMemoryException as error:
@@ -74,12 +69,3 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
                 if isinstance(rows, Path):
                     check_pages(rows)
             raise
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        rmtree(folder)
-
-
-def _arrow(rows: pa.Table | pd.DataFrame) -> pa.Table:
-    return rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)

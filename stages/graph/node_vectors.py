@@ -41,23 +41,14 @@ _PIECE, _KEYWORDS = 8192, 1 << 17
 
 @dataclass(frozen=True)
 class Vectors:
-    """Sums of text embeddings by node, and the embeddings.
+    """Sums of text embeddings by node, and the embeddings."""
 
-    Attributes:
-        node_ids: ascending (N,).
-        origins: index into ORIGINS of each node (N,).
-        sums: of the embeddings of its texts (N, d) float64.
-        sizes: numbers of its texts (N,).
-        text_ids: of the embedded texts (T,).
-        embedded: (T, d) float32.
-    """
-
-    node_ids: np.ndarray
-    origins: np.ndarray
-    sums: np.ndarray
-    sizes: np.ndarray
-    text_ids: np.ndarray
-    embedded: np.ndarray
+    node_ids: np.ndarray  # (N,), ascending
+    origins: np.ndarray   # (N,), index into ORIGINS
+    sums: np.ndarray      # (N, d) float64, of the embeddings of its texts
+    sizes: np.ndarray     # (N,), numbers of its texts
+    text_ids: np.ndarray  # (T,), of the embedded texts
+    embedded: np.ndarray  # (T, d) float32
 
     def nodes(self) -> Iterator[pa.Table]:
         """Yield table ``node_vectors``, in pieces."""
@@ -173,18 +164,13 @@ def _complain(missing: np.ndarray, what: str, stage: str) -> None:
                          f"step: run `keycontrast run`, or the stage {stage} and those after it, again.")
 
 
-def _roles(paths: DatasetPaths) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the roles of training texts and the ids of the nodes."""
-    examples, nodes = (read_table(paths.table(schema.name), schema, columns, filters) for schema, columns, filters in (
-        (EXAMPLES, [*ORIGINS.values(), "group", "split"], pc.field("split").isin(IN_GRAPH)),
-        (NODES, ["node_id", "keyword"], None)))
-    keywords = read_batches(paths.table("keywords"), KEYWORDS, ["text_id", "keyword"], _KEYWORDS)
-    return text_roles(examples, keywords, nodes), nodes["node_id"].to_numpy()
-
-
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    roles, node_ids = _roles(paths)
+    examples = read_table(paths.table("examples"), EXAMPLES, [*ORIGINS.values(), "group", "split"],
+                          pc.field("split").isin(IN_GRAPH))
+    keywords = read_batches(paths.table("keywords"), KEYWORDS, ["text_id", "keyword"], _KEYWORDS)
+    nodes = read_table(paths.table("nodes"), NODES, ["node_id", "keyword"])
+    roles = text_roles(examples, keywords, nodes)
     resolved = resolve_encoder(params.encoder.source)
     # Only `scratch` draws anything: one fixed random encoder, whatever the project's seed.
     seed_everything(0, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
@@ -197,7 +183,7 @@ def _work(process: StageProcess) -> None:
     texts = Lookup.read(paths.table("texts"), TEXTS, ["text_id", "text"])
     with computing(params.runtime) as device:
         nn.Module.to(encoder, device)
-        made = run(roles, node_ids, texts, encoder, tokenizer, params.node_vectors.plain(),
+        made = run(roles, nodes["node_id"].to_numpy(), texts, encoder, tokenizer, params.node_vectors.plain(),
                    lambda chunks: progress(chunks, process.name, unit="chunk"))
     for schema, pieces, counts in ((NODE_VECTORS, made.nodes(), made.counts), (TEXT_VECTORS, made.texts(), {})):
         provenance = Provenance(process.name, process.params_hash, models, counts, precision=precision)

@@ -23,19 +23,12 @@ _EXACT = 2**53
 
 @dataclass(frozen=True)
 class Relations:
-    """Edges, and what was left out of them.
+    """Edges, and what was left out of them."""
 
-    Attributes:
-        edges: of both signs, at most ``max_nbr`` per node and sign.
-        dropped: counts of what was resolved and capped.
-        capped_outputs: (cluster, keyword) counts dropped by ``max_cluster_outputs``.
-        capped_clusters: clusters that lost any to it, by their outputs or their negatives.
-    """
-
-    edges: Edges
-    dropped: Dropped
-    capped_outputs: int
-    capped_clusters: int
+    edges: Edges          # of both signs, at most ``max_nbr`` per node and sign
+    dropped: Dropped      # counts of what was resolved and capped
+    capped_outputs: int   # (cluster, keyword) counts dropped by ``max_cluster_outputs``
+    capped_clusters: int  # clusters that lost any to it, by their outputs or their negatives
 
 
 @dataclass(frozen=True)

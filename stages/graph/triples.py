@@ -43,23 +43,15 @@ class Searched:
 
 @dataclass(frozen=True)
 class NodeTriples:
-    """The keyword triples of the training examples as node ids; a row per example and cluster, sorted by both.
+    """The keyword triples of the training examples as node ids; a row per example and cluster, sorted by both."""
 
-    Attributes:
-        names: the sorted distinct keywords; position is node id.
-        example: ids of the examples (n,) int64.
-        input, output, negative: (n,) int32, the cluster's keyword, k_y+ and k_y-; -1 where there is no negative.
-        own: whether the cluster's keyword is the example's k_x (n,): once for each example.
-        none: node id of the mark for "no keyword", which is no cluster; -1 if every text has one.
-    """
-
-    names: pa.StringArray
-    example: np.ndarray
-    input: np.ndarray
-    output: np.ndarray
-    negative: np.ndarray
-    own: np.ndarray
-    none: int
+    names: pa.StringArray  # the sorted distinct keywords; position is node id
+    example: np.ndarray    # (n,) int64, ids of the examples
+    input: np.ndarray      # (n,) int32, the cluster's keyword
+    output: np.ndarray     # (n,) int32, k_y+
+    negative: np.ndarray   # (n,) int32, k_y-; -1 where there is no negative
+    own: np.ndarray        # (n,) whether the cluster's keyword is the example's k_x: once for each example
+    none: int              # node id of the mark for "no keyword", which is no cluster; -1 if every text has one
 
     def __len__(self) -> int:
         return len(self.input)

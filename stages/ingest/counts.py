@@ -134,23 +134,11 @@ def summary(counts: dict[str, Any]) -> str:
              f"item: {rows['in_items']}; in none: {_listed(rows['in_no_item_by_reason'])}"]
     if "triples_by_negative_source" in counts:
         lines += triple_lines(counts)
-    if "training_items_left_out_without_a_negative" in counts:
-        lines.append(f"negatives by {counts['negatives_by']}; training items left out because they have none: "
-                     f"{counts['training_items_left_out_without_a_negative']}; evaluated ones without: "
-                     f"{counts['evaluated_items_without_a_negative']}")
     lines.append(f"examples: {_listed(counts['examples'])}")
-    if "classes" in counts:
-        lines += [f"{name}: no text of {', '.join(missing)}"
-                  for name, missing in counts["classes_without_a_text"].items() if missing]
-        lines += [f"copies in {name}: {found['repeated_within']} of {found['items']} texts are repeated within; "
-                  f"{found['text_also_in_training']} are also in training, "
-                  f"{found['text_in_training_as_another_class']} of these as another class"
-                  for name, found in counts["leak"].items() if name in SPLITS]
-    elif "leak" in counts:
-        lines += [f"leak into {name}: {found['items_with_a_leak']} of {found['items']} items "
-                  f"({found['share_with_a_leak']:.1%}) have a source or target in training, "
-                  f"{found['items_with_a_leak_by_letters_and_digits']} by letters and digits alone"
-                  for name, found in counts["leak"].items()]
+    lines += [f"{name}: no text of {', '.join(missing)}"
+              for name, missing in counts.get("classes_without_a_text", {}).items() if missing]
+    lines += [f"leak into {name}: {_listed({what: number for what, number in found.items() if number})}"
+              for name, found in counts.get("leak", {}).items() if name in SPLITS]
     return "".join(f"ingest: {line}\n" for line in lines)
 
 
@@ -174,7 +162,7 @@ def few_labelled(counts: dict[str, Any]) -> list[str]:
             f"{by_source['retrieved']} triples, labelled {by_source['labelled']}"]
 
 
-def _listed(found: Mapping[str, int]) -> str:
+def _listed(found: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {number}" for name, number in found.items()) or "none"
 
 

@@ -3,11 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -15,7 +13,7 @@ from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from stages.common.examples import structure_of
 from stages.common.schemas import ALL_SPLITS
-from stages.ingest.layouts import LAYOUTS, forms_of
+from stages.common.tables import open_database
 from stages.ingest.params import Dataset
 from stages.ingest.parsing import RowError
 from stages.ingest.rows import TEXT_ROLES, RawRow, RowCheck
@@ -26,7 +24,7 @@ _CLASSES = 10_000
 # Structures whose outputs continue their inputs; each row says itself what it belongs to: a story, a context.
 CONTINUATIONS = ("stories", "dialogue")
 # Rows left out for these reasons are in order; nothing has to be corrected.
-_BENIGN = ("duplicate", "other split", "alone", "group size", "unused", "left out", "no negative")
+_BENIGN = ["duplicate", "other split", "alone", "group size", "unused", "left out", "no negative"]
 
 # `place` counts all rows in the order of reading, `nth` all texts of the rows that can be taken, `role` those of a row.
 # `name` is of the group of a caption; `opening` is the hash of what a story or dialogue belongs to.
@@ -75,16 +73,10 @@ _FURTHER = ("SELECT number FROM numbered JOIN kept USING (place) WHERE further >
 
 class RowTables:
     """All rows, and the reasons why some are rejected, in a database of at most ``memory_gib`` GiB that spills to
-    ``folder``. ``benign`` are the categories of reasons for which nothing has to be corrected."""
+    ``folder``."""
 
-    def __init__(self, folder: Path, memory_gib: float, benign: Iterable[str]) -> None:
-        self.database = duckdb.connect(config={
-            "memory_limit": f"{max(1, round(memory_gib * 1024))}MiB", "threads": 1,
-            "temp_directory": str(folder / "database")})
-        # DuckDB draws it on standard output; in a notebook without widgets it refuses even to be told not to.
-        if self.database.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
-            self.database.execute("SET enable_progress_bar = false")
-        self._benign = list(benign)
+    def __init__(self, folder: Path, memory_gib: float) -> None:
+        self.database = open_database(folder / "database", memory_gib)
         for name, schema in _TABLES.items():
             self.database.from_arrow(schema.empty_table()).create(name)
 
@@ -104,7 +96,7 @@ class RowTables:
 
     def unusable(self) -> int:
         """Return how many rows have to be corrected to be taken."""
-        return sum(count for category, count in self.rejections().items() if category not in self._benign)
+        return sum(count for category, count in self.rejections().items() if category not in _BENIGN)
 
     def check_share(self, max_rejected: float) -> None:
         """Raise an ``InputError`` that names ten rows if more than the share ``max_rejected`` is unusable."""
@@ -113,7 +105,7 @@ class RowTables:
             return
         found = self.database.execute(
             "SELECT file, row, reason FROM rejected JOIN rows USING (place) "
-            "WHERE NOT list_contains($1, split_part(reason, ':', 1)) ORDER BY place LIMIT 10", [self._benign])
+            "WHERE NOT list_contains($1, split_part(reason, ':', 1)) ORDER BY place LIMIT 10", [_BENIGN])
         lines = [f"  {file} row {row}: {reason}" for file, row, reason in found.fetchall()]
         more = [f"  ... and {unusable - len(lines)} more"] if unusable > len(lines) else []
         raise InputError("\n".join([
@@ -130,33 +122,20 @@ class RowTables:
 
 @dataclass(frozen=True)
 class UniqueRows:
-    """The rows that were kept, as arrays in the order of the input, paraphrases first.
-
-    Attributes:
-        texts: numbered by first appearance.
-        labels: names of the classes, or of the two kinds of responses, by number; else empty.
-        place: (n_rows,) place of each among all rows.
-        first: (n_rows,) text number of source, input, caption or labelled text.
-        second: (n_rows,) text number of the target, or number of the caption's group, else -1.
-        negative: (n_rows,) text number of a given triple's negative; (0,) in other structures.
-        label: (n_rows,) 1 for paraphrases, stories and right responses, 0 for the contrary; number of the class.
-        rank: (n_rows,) published split as index into ``ALL_SPLITS``; 0 also where none is published.
-        opening: (n_rows,) hash of a story's first sentence or a dialogue's context; 0 in other structures.
-        further: other texts of each story or dialogue; empty in other structures.
-    """
+    """The rows that were kept, as arrays (n_rows,) in the order of the input, paraphrases first."""
 
     structure: str
-    texts: TextFile
+    texts: TextFile       # numbered by first appearance
     tables: RowTables
-    labels: list[str]
-    place: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
-    negative: np.ndarray
-    label: np.ndarray
-    rank: np.ndarray
-    opening: np.ndarray
-    further: TextLists
+    labels: list[str]     # names of the classes, or of the two kinds of responses, by number; else empty
+    place: np.ndarray     # among all rows
+    first: np.ndarray     # text number of source, input, caption or labelled text
+    second: np.ndarray    # text number of the target, or number of the caption's group, else -1
+    negative: np.ndarray  # text number of a given triple's negative; (0,) in other structures
+    label: np.ndarray     # 1 for paraphrases, stories and right responses, 0 for the contrary; number of the class
+    rank: np.ndarray      # published split as index into ``ALL_SPLITS``; 0 also where none is published
+    opening: np.ndarray   # hash of a story's first sentence or a dialogue's context; 0 in other structures
+    further: TextLists    # other texts of each story or dialogue; empty in other structures
 
     def __len__(self) -> int:
         return len(self.place)
@@ -202,8 +181,7 @@ def deduplicate(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: st
     ``copies`` every row is kept. ``mode`` is ``roc_mode``, ``identity`` is ``text_identity``; ``folder`` must be empty
     and outlive the result.
     """
-    set_aside = (LAYOUTS[form.layout].set_aside for form in forms_of(dataset))
-    tables = RowTables(folder, memory_gib, chain(_BENIGN, *set_aside))
+    tables = RowTables(folder, memory_gib)
     structure = structure_of(dataset.layout)
     labels = _read(rows, structure, RowCheck(dataset, mode, identity), tables)
     labels = {"labelled": labels, "dialogue": ["wrong", "right"]}.get(structure, [])

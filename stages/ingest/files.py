@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -33,67 +33,82 @@ _FORMATS = (".csv", ".tsv", ".jsonl", DOCUMENT, ".parquet")
 _PACKED = f"{', '.join(COMPRESSIONS[:-1])} or {COMPRESSIONS[-1]}"
 
 
+class DataFile(NamedTuple):
+    """A file of a data set, or a folder of posts: its name in the folder, its published split, and the params that
+    describe it, which are the data set's or those of its own columns."""
+
+    name: str
+    path: Path
+    split: str | None
+    form: Any
+
+
 def read_rows(dataset: Dataset) -> Iterator[RawRow]:
     """Yield the rows of all files of ``dataset``, file after file in the order of :func:`data_files`."""
-    splits, forms = published_splits(dataset), _forms(dataset)
-    for name, path in data_files(dataset):
-        form = forms.get(name, dataset)
-        yield from read_file(path, form.encoding, RowMaker(name, layout_of(form), splits.get(name)))
+    for file in data_files(dataset):
+        yield from read_file(file.path, file.form.encoding, RowMaker(file.name, layout_of(file.form), file.split))
 
 
-def data_files(dataset: Dataset) -> list[tuple[str, Path]]:
-    """Return name and path of each file, in the order of ``dataset.files``, sorted within a pattern, then those of
-    ``dataset.splits``, training first; if none is named, all files, format by format. Layouts of posts have folders
-    in place of files."""
-    source, layout, forms = Path(dataset.source), LAYOUTS[dataset.layout], _forms(dataset)
+def data_files(dataset: Dataset) -> list[DataFile]:
+    """Return the files in the order of ``dataset.files``, sorted within a pattern, then those of ``dataset.splits`` or
+    of the layout, training first; if none is named, all files, format by format. If the params name only files of
+    evaluated splits, all others are of training. Layouts of posts have folders in place of files."""
+    source, layout = Path(dataset.source), LAYOUTS[dataset.layout]
     if not source.exists():
         others = [other.name for other in source.parent.iterdir()] if source.parent.is_dir() else []
         raise InputError(f"{source}: no such file or folder. Correct the data set's `source` in the params"
                          f"{f'; {nearest(source.name, others)}' if others else '.'}")
-    if source.is_file():
-        if layout.reader == "posts":
-            raise InputError(f"{source}: layout {layout.name} reads folders. Unpack the archive, and name the folder "
-                             f"that it makes as `source`.")
-        if dataset.files:
-            raise InputError(f"{source} is a file, so `files` must be empty; or name its folder as `source`.")
-        found = {source.name: source}
-    else:
-        found = _named_files(source, layout, dataset) or _all_files(source, layout)
-    for name, path in found.items():
-        _check_file(path, LAYOUTS[forms.get(name, dataset).layout], source)
-    return list(found.items())
+    alone = source.is_file()
+    if alone and layout.reader == "posts":
+        raise InputError(f"{source}: layout {layout.name} reads folders. Unpack the archive, and name the folder that "
+                         f"it makes as `source`.")
+    if alone and dataset.files:
+        raise InputError(f"{source} is a file, so `files` must be empty; or name its folder as `source`.")
+    found = _named_files(dataset)
+    if alone:
+        found = found or {source.name: DataFile(source.name, source, None, dataset)}
+    elif dataset.splits and not dataset.files and "train" not in dataset.splits:
+        found = _all_files(source, layout, dataset, leave_out=found) | found
+    elif not found:
+        found = _all_files(source, layout, dataset)
+    for file in found.values():
+        _check_file(file.path, LAYOUTS[file.form.layout], source)
+    return list(found.values())
 
 
-def published_splits(dataset: Dataset) -> dict[str, str]:
-    """Return the split of each file that ``dataset.splits`` names, or the layout where the params name no files."""
-    source = Path(dataset.source)
-    if not source.exists():
-        return {}  # `data_files` reports it
-    folder, only = (source.parent, source.name) if source.is_file() else (source, None)
-    splits: dict[str, str] = {}
-    for split, patterns in _named_splits(dataset).items():
-        for pattern in patterns:
-            names = [name for name in _matching(folder, pattern, LAYOUTS[dataset.layout]) if only in (None, name)]
-            if not names:
-                raise _missing(folder, pattern, f"splits.{split}: ")
-            for name in names:
-                if splits.setdefault(name, split) != split:
-                    raise InputError(f"{folder / name}: is named under splits.{splits[name]} and under "
-                                     f"splits.{split}. Leave it under one of them.")
-    return splits
+def _named_files(dataset: Dataset) -> dict[str, DataFile]:
+    """Return the files that the params or else the layout name, by name."""
+    source, layout = Path(dataset.source), LAYOUTS[dataset.layout]
+    alone, in_params = source.is_file(), bool(dataset.files or dataset.splits)
+    folder, named = source.parent if alone else source, dict[str, DataFile]()
+    for split, entry in _entries(dataset):
+        pattern = entry if isinstance(entry, str) else entry.name
+        names = [name for name in _matching(folder, pattern, layout) if not alone or name == source.name]
+        if not names:
+            there = [path.name for path in folder.iterdir()]
+            raise InputError(f"{f'splits.{split}: ' if split else ''}{folder / pattern}: no such file; "
+                             f"{nearest(pattern, there)}")
+        if not in_params and layout.reader != "posts" and len(names) > 1:
+            raise InputError(f"{folder}: holds {' and '.join(names)}. Say which is meant, in the data set's `splits`.")
+        for name in names:
+            form = dataset if isinstance(entry, str) else entry
+            known = named.setdefault(name, DataFile(name, folder / name, split, form))
+            if None not in (known.split, split) and known.split != split:
+                raise InputError(f"{folder / name}: is named under splits.{known.split} and under splits.{split}. "
+                                 f"Leave it under one of them.")
+            named[name] = known._replace(split=known.split or split)
+    return named
 
 
-def _forms(dataset: Dataset) -> dict[str, Any]:
-    """Return the first params that name each file, by its name: the data set's or those of its own columns."""
-    source, forms = Path(dataset.source), dict[str, Any]()
-    for entry in [*dataset.files, *chain.from_iterable(dataset.splits.values())]:
-        for name in _matching(source.parent if source.is_file() else source, _pattern(entry)):
-            forms.setdefault(name, dataset if isinstance(entry, str) else entry)
-    return forms
-
-
-def _pattern(entry: Any) -> str:
-    return entry if isinstance(entry, str) else str(entry.name)
+def _entries(dataset: Dataset) -> list[tuple[str | None, Any]]:
+    """Return the entries of the params, or else of the layout, each with its published split."""
+    source, layout = Path(dataset.source), LAYOUTS[dataset.layout]
+    if dataset.files or dataset.splits or source.is_file():
+        return [*((None, entry) for entry in dataset.files),
+                *((split, entry) for split in ALL_SPLITS for entry in dataset.splits.get(split, []))]
+    if layout.reader == "posts" and not any((source / name).exists() for name in layout.splits.values()):
+        return []  # other editions, which have no split
+    return list(layout.splits.items())
 
 
 def _check_file(path: Path, layout: Layout, source: Path) -> None:
@@ -113,38 +128,20 @@ def _check_file(path: Path, layout: Layout, source: Path) -> None:
         raise InputError(f"{path}: the file is empty. Remove it from `files`, or fetch it again.")
 
 
-def _named_files(folder: Path, layout: Layout, dataset: Dataset) -> dict[str, Path]:
-    """Return the files that the params, or else the layout, name. If the params name only files of evaluated splits,
-    all others are of training."""
-    splits, found = _named_splits(dataset), dict[str, Path]()
-    in_splits = [pattern for split in ALL_SPLITS for pattern in splits.get(split, [])]
-    for pattern in [*map(_pattern, dataset.files), *in_splits]:
-        names = _matching(folder, pattern, layout)
-        if not names:
-            raise _missing(folder, pattern)
-        if not dataset.files and not dataset.splits and layout.reader != "posts" and len(names) > 1:
-            raise InputError(f"{folder}: holds {' and '.join(names)}. Say which is meant, in the data set's `splits`.")
-        found |= {name: folder / name for name in names}
-    if dataset.splits and not dataset.files and "train" not in splits:
-        if layout.reader == "posts":
-            raise InputError(f"{folder}: `splits` names {', '.join(splits)} alone. Name the folders of training too.")
-        others = _all_files(folder, layout, leave_out=found)
-        if not others:
-            raise InputError(f"{folder}: `splits` names {', '.join(found)}, and there is no other "
-                             f"{', '.join(layout.forms)} file for training. Name its file under splits.train, or put "
-                             f"it there.")
-        found = others | found
-    return found
-
-
-def _all_files(folder: Path, layout: Layout, leave_out: Collection[str] = ()) -> dict[str, Path]:
+def _all_files(folder: Path, layout: Layout, dataset: Dataset,
+               leave_out: Collection[str] = ()) -> dict[str, DataFile]:
     """Return all files of ``folder`` that ``layout`` reads, except those to ``leave_out``."""
+    if layout.reader == "posts" and leave_out:
+        raise InputError(f"{folder}: `splits` names {', '.join(dataset.splits)} alone. Name those of training too.")
     if layout.reader == "posts":
-        return {group.relative_to(folder).as_posix(): group for group in _groups(folder)}
+        names = [group.relative_to(folder).as_posix() for group in _groups(folder)]
+        return {name: DataFile(name, folder / name, None, dataset) for name in names}
     names = [name for form in layout.forms for packed in ("", *COMPRESSIONS)
-             for name in _matching(folder, f"*{form}{packed}") if name not in leave_out]
-    if not names and not leave_out:
-        raise InputError(f"{folder}: holds no {', '.join(layout.forms)} file, nor one of them as {_PACKED}.")
+             for name in _matching(folder, f"*{form}{packed}", layout) if name not in leave_out]
+    if not names:
+        but = f" but {', '.join(leave_out)}, which `splits` names; name the file of training under splits.train"
+        raise InputError(f"{folder}: holds no {', '.join(layout.forms)} file, nor one of them as {_PACKED}"
+                         f"{but if leave_out else ''}.")
     for name in names:
         copies = [name, *(f"{name}{packed}" for packed in COMPRESSIONS if f"{name}{packed}" in names)]
         if len(copies) > 1:
@@ -152,24 +149,14 @@ def _all_files(folder: Path, layout: Layout, leave_out: Collection[str] = ()) ->
     if layout.reader == "index" and len(names) > 1:
         raise InputError(f"{folder}: holds the indices {', '.join(names)}. Name the one that is meant in the data "
                          f"set's `files`.")
-    return {name: folder / name for name in names}
+    return {name: DataFile(name, folder / name, None, dataset) for name in names}
 
 
-def _named_splits(dataset: Dataset) -> dict[str, list[str]]:
-    """Return names and patterns of the published splits, of the params or the layout."""
-    source, layout = Path(dataset.source), LAYOUTS[dataset.layout]
-    if dataset.files or dataset.splits or source.is_file():
-        return {str(split): [_pattern(entry) for entry in entries] for split, entries in dataset.splits.items()}
-    if layout.reader == "posts" and not any((source / name).exists() for name in layout.splits.values()):
-        return {}  # other editions, which have no split
-    return {split: [pattern] for split, pattern in layout.splits.items()}
-
-
-def _matching(folder: Path, pattern: str, layout: Layout | None = None) -> list[str]:
+def _matching(folder: Path, pattern: str, layout: Layout) -> list[str]:
     """Return the sorted names of the files (or groups of posts) of ``folder`` that ``pattern`` names or matches."""
     if Path(pattern).is_absolute():
         raise InputError(f"files: {pattern!r} must be a name or pattern inside {folder}.")
-    if layout is not None and layout.reader == "posts":
+    if layout.reader == "posts":
         found = [group for path in sorted(folder.glob(pattern)) if path.is_dir() for group in _groups(path)]
     elif (folder / pattern).is_file():
         found = [folder / pattern]
@@ -184,11 +171,6 @@ def _groups(folder: Path) -> list[Path]:
     if not inside:
         raise InputError(f"{folder}: the folder is empty. Fetch it again, or name another one.")
     return [folder] if any(path.is_file() for path in inside) else inside
-
-
-def _missing(folder: Path, pattern: str, place: str = "") -> InputError:
-    names = [path.name for path in folder.iterdir()]
-    return InputError(f"{place}{folder / pattern}: no such file; {nearest(pattern, names)}")
 
 
 _ANNOTATIONS = "annotations"
@@ -239,10 +221,7 @@ def _check_columns(path: Path, names: Sequence[str], layout: BoundLayout, hint: 
     """Raise an ``InputError`` unless ``names``, the columns of the file, have the column of every role once."""
     for role, column in layout.columns.items():
         if column not in names:
-            declared = layout.layout.columns.get(role)
-            missing = f" {declared.missing}" if declared and declared.missing else ""
-            raise InputError(f"{path}: no column {column!r} ({layout.named_by(role)}); {nearest(column, names)}"
-                             f"{hint or missing}")
+            raise InputError(f"{path}: no column {column!r} ({layout.named_by(role)}); {nearest(column, names)}{hint}")
         if names.count(column) > 1:
             raise InputError(f"{path}: column {column!r} occurs {names.count(column)} times in the header. Give each "
                              f"column a name of its own.")

@@ -44,7 +44,6 @@ from stages.ingest.files import read_rows
 from stages.ingest.items import Items
 from stages.ingest.negatives import Embed, frozen
 from stages.ingest.params import Dataset, Ingest
-from stages.ingest.parsing import strip_post
 from stages.ingest.rows import RawRow
 from stages.ingest.sources import (
     Connected,
@@ -88,24 +87,12 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
     ``scratch`` is an empty folder that must exist until the result is written; ``embed`` is for mined negatives.
     """
     check_source(dataset, params)
-    labelled = structure_of(dataset.layout) == "labelled"
-    rows = _stripped_posts(rows, params.ng_strip) if labelled and params.ng_strip != "none" else rows
-    copies = labelled and params.labelled_copies == "keep"
+    copies = structure_of(dataset.layout) == "labelled" and params.labelled_copies == "keep"
     unique = deduplicate(rows, dataset, scratch, params.roc_mode, copies, memory_gib, params.text_identity)
     unique.tables.check_share(params.max_rejected)
     if not is_paired(dataset.layout):
         return text_examples(unique, dataset, params, seed)
     return contrasted_examples(connected(unique, params.split_by, params.captions), dataset, params, seed, embed)
-
-
-def _stripped_posts(rows: Iterable[RawRow], how: str) -> Iterator[RawRow]:
-    """Yield ``rows`` with their texts stripped; rejected rows are reported as they were read."""
-    for row in rows:
-        if not isinstance(row.content, str) and isinstance(row.content.get("text"), str):
-            shown = (row.names, row.values) if row.names else (tuple(row.content), tuple(row.content.values()))
-            content = {**row.content, "text": strip_post(row.content["text"], how)}
-            row = row._replace(content=content, names=shown[0], values=shown[1])
-        yield row
 
 
 def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed: int,
@@ -187,9 +174,9 @@ def _limits(params: Ingest) -> dict[str, int | None]:
 def _check_filled(split: np.ndarray, params: Ingest) -> None:
     empty = [name for name, count in by_split(split).items() if not count]
     if empty and params.split_by == "hashed":
-        raise InputError(f"no example is left for {empty[0]}: under ingest.split_by hashed each component of texts is "
-                         f"drawn for itself, and none with an example fell to it. Give more data, change the shares "
-                         f"or the seed, {'widen ingest.train_part, ' if params.train_part else ''}or set "
+        widen = "widen ingest.train_part, " if params.train_part else ""
+        raise InputError(f"no example is left for {empty[0]}: under ingest.split_by hashed no component with an "
+                         f"example was drawn for it. Give more data, change the shares or the seed, {widen}or set "
                          f"ingest.split_by to component.")
     if empty:
         raise InputError(f"no example is left for {empty[0]}: the rows that the data set publishes under this split "
@@ -239,15 +226,13 @@ def _work(process: StageProcess) -> None:
     if key not in params.datasets:
         raise InputError(f"no data set is called {key!r}; {nearest(key, params.datasets)}")
     dataset, spool = params.datasets[key], process.scratch / "spool"
-    if spool.exists():
-        rmtree(spool)  # left by an attempt that was killed
+    rmtree(spool, ignore_errors=True)  # left by an attempt that was killed
     spool.mkdir()
     try:
         settings = params.ingest_settings(key)
         asked = settings.neg_source == "mined" and is_paired(dataset.layout)
         embed = frozen(settings.neg_encoder) if asked else None
-        made = run(read_rows(dataset), dataset, settings, params.seed, spool, embed,
-                   params.runtime.memory_gib)
+        made = run(read_rows(dataset), dataset, settings, params.seed, spool, embed, params.runtime.memory_gib)
         models = {"neg_encoder": resolve_encoder(settings.neg_encoder).description} if asked else {}
         provenance = Provenance(process.name, process.params_hash, models, made.counts)
         paths = DatasetPaths(key)

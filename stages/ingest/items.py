@@ -26,20 +26,13 @@ _COLUMNS = {"undirected": 2, "question1": 1}
 
 @dataclass(frozen=True)
 class Items:
-    """Examples as arrays of text numbers, four bytes each.
-
-    Attributes:
-        source, target, negative: (n,) text numbers; ``NO_TEXT`` where there is no negative, or none yet.
-        rank: (n,) published split as index into ``ALL_SPLITS``; 0 also where none is published.
-        group: (n,) group of captions of the item; (0,) if it has no reference but its target.
-        captions: the groups, if there are any.
-    """
+    """Examples as arrays (n,) of text numbers, four bytes each."""
 
     source: np.ndarray
     target: np.ndarray
-    negative: np.ndarray
-    rank: np.ndarray
-    group: np.ndarray
+    negative: np.ndarray  # ``NO_TEXT`` where there is none, or none yet
+    rank: np.ndarray      # published split as index into ``ALL_SPLITS``; 0 also where none is published
+    group: np.ndarray     # group of captions of the item; (0,) if it has no reference but its target
     captions: TextLists | None = None
 
     def __len__(self) -> int:
@@ -139,20 +132,13 @@ def with_references(items: Items) -> Items:
 
 @dataclass(frozen=True)
 class Relations:
-    """Pairs of texts that are paraphrases, and pairs that are labelled as none.
+    """Pairs of texts that are paraphrases, and pairs that are labelled as none."""
 
-    Attributes:
-        duplicates: (n, 2) paraphrase pairs, each once, as first written.
-        others: (m, 2) non-paraphrase pairs that are not paraphrases elsewhere.
-        group: (n_texts,) connected component of each text over both kinds of pairs, numbered by first text.
-        duplicate_rank, other_rank: (n,) and (m,) published split of each pair.
-    """
-
-    duplicates: np.ndarray
-    others: np.ndarray
-    group: np.ndarray
-    duplicate_rank: np.ndarray
-    other_rank: np.ndarray
+    duplicates: np.ndarray      # (n, 2) paraphrases, each pair once, as first written
+    others: np.ndarray          # (m, 2) pairs that are no paraphrases, nor elsewhere
+    group: np.ndarray           # (n_texts,) component of each text over both kinds of pairs, numbered by first text
+    duplicate_rank: np.ndarray  # (n,) published split
+    other_rank: np.ndarray      # (m,) published split
 
     def by_split(self) -> Iterator[tuple[int, "Relations"]]:
         """Yield each published split and its pairs alone; all pairs at once if none is published."""

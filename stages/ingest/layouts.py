@@ -23,58 +23,35 @@ Quoting = Literal["standard", "none"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column that a layout reads.
+    """A column that a layout reads."""
 
-    Attributes:
-        meaning: of its values, for the documentation.
-        name: of the column, unless the params give another; None if only the params can name it.
-        is_name: whether it names a class or group: text or a whole number, as text.
-        missing: advice for files without the column.
-    """
-
-    meaning: str
-    name: str | None = None
+    meaning: str             # of its values, for the documentation
+    name: str | None = None  # unless the params give another; None if only the params can name it
     needed: bool = True
-    is_name: bool = False
-    missing: str = ""
+    is_name: bool = False    # of a class or group: text or a whole number, as text
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The meaning of the files and rows of a data set.
-
-    Attributes:
-        row: description of a row, for the documentation.
-        columns: by role, in the order of ``RawRow.content``.
-        published: whether the files have the columns of their publisher.
-        quoting: of the publisher's CSV and TSV; None leaves it to the params.
-        encoding: of text files, unless the params name another.
-        forms: endings of its files, in the order of reading.
-        files: description of files that are no tables, for messages and the documentation.
-        splits: name or pattern of the file of each published split.
-        reader: for tables, lines to ``parse``, an index of a corpus, or folders of posts.
-        parse: returns the values of a line by column, given the line and its file.
-        check: returns the problem of the columns that the params name, or nothing.
-        roles: returns the column of each role from the columns that the params name.
-        convert: returns the content of a row by the roles of its structure.
-        set_aside: categories of reasons for which ``convert`` rejects rows that are in order.
-    """
+    """The meaning of the files and rows of a data set."""
 
     name: str
-    row: str
-    columns: Mapping[str, Column]
-    published: bool = False
-    quoting: Quoting | None = None
-    encoding: str = "utf-8"
-    forms: tuple[str, ...] = TABLES
-    files: str = ""
-    splits: Mapping[str, str] = field(default_factory=dict)
-    reader: Literal["table", "lines", "index", "posts"] = "table"
+    row: str                         # description of a row, for the documentation
+    columns: Mapping[str, Column]    # by role, in the order of ``RawRow.content``
+    published: bool = False          # whether the files have the columns of their publisher
+    quoting: Quoting | None = None   # of the publisher's CSV and TSV; None leaves it to the params
+    encoding: str = "utf-8"          # of text files, unless the params name another
+    forms: tuple[str, ...] = TABLES  # endings of its files, in the order of reading
+    files: str = ""                  # description of files that are no tables, for messages and the documentation
+    splits: Mapping[str, str] = field(default_factory=dict)  # name or pattern of the file of each published split
+    reader: Literal["table", "lines", "index", "posts"] = "table"  # ``index``: of a corpus
+    # Given a line and its file, the values by column.
     parse: Callable[[str, Path], Mapping[str, Any]] | None = None
+    # Given the columns that the params name: their problem, or nothing; and the column of each role.
     check: Callable[[Mapping[str, Any]], str] = lambda columns: ""
     roles: Callable[[Mapping[str, Any]], dict[str, str]] = dict
+    # The content of a row by the roles of its structure.
     convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-    set_aside: tuple[str, ...] = ()
 
     @property
     def structure(self) -> str:
@@ -128,23 +105,17 @@ def layout_of(named: Any) -> BoundLayout:
     return BoundLayout(layout, columns, layout.quoting or named.quoting, named_by, named.separator or "")
 
 
-def forms_of(dataset: Any) -> list[Any]:
-    """Return the params that name layouts of files of ``dataset``: its own, unless all files have theirs."""
-    named = [*dataset.files, *chain.from_iterable(dataset.splits.values())]
-    own = [entry for entry in named if not isinstance(entry, str)]
-    return own if named and len(own) == len(named) else [dataset, *own]
-
-
 def roles_of(dataset: Any) -> frozenset[str]:
     """Return the roles that any file of ``dataset`` has a column for."""
-    return frozenset(chain.from_iterable(layout_of(form).columns for form in forms_of(dataset)))
+    named = [*dataset.files, *chain.from_iterable(dataset.splits.values())]
+    own = [entry for entry in named if not isinstance(entry, str)]
+    forms = own if named and len(own) == len(named) else [dataset, *own]  # unless all files have columns of their own
+    return frozenset(chain.from_iterable(layout_of(form).columns for form in forms))
 
 
 _QUESTIONS = {
     "source": Column("a question", "question1"), "target": Column("another", "question2"),
-    "label": Column("0 or 1", "is_duplicate",
-                    missing="The test files of GLUE and Kaggle come without labels: name the others in the data set's "
-                            "`files`, such as train.tsv and dev.tsv.")}
+    "label": Column("0 or 1", "is_duplicate")}
 _STORY_CONTEXT = Column("a text, or a list of four sentences", "context")
 _CONTEXT = Column("a list of turns, or a text that `turn_mark` cuts", "context")
 _RESPONSE = Column("a text", "response")
@@ -165,11 +136,6 @@ LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (
     Layout("glue_qqp", "a Quora question pair, as GLUE publishes it", _QUESTIONS, True, "none"),
     Layout("kaggle_qqp", "a Quora question pair, as Kaggle publishes it", _QUESTIONS, True, "standard"),
     Layout("quora_qqp", "a Quora question pair, as Quora publishes it", _QUESTIONS, True, "standard"),
-    Layout("nli", "a premise and what it entails or contradicts; neutral pairs are set aside", {
-        "premise": Column("a text", "premise"),
-        "hypothesis": Column("a text about which it says something", "hypothesis"),
-        "label": Column("entailment, neutral or contradiction, or 0, 1, 2", "label", is_name=True)},
-        convert=parsing.entailment_pair, set_aside=("neutral", "undecided")),
     Layout("captions", "one of several texts that say the same", {
         "group": Column("what these texts have in common", "group", is_name=True),
         "text": Column("one of them", "text")}),

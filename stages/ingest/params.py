@@ -49,17 +49,25 @@ Encoding = Annotated[str, AfterValidator(_encoding_exists)]
 Separator = Literal[",", ";", "|", "\t"]
 
 
-class OwnColumns(Block):
+class _Form(Block):
+    """Layout and columns of files."""
+
+    layout: LayoutName = Field("pairs", description="meaning of rows and columns: " + ", ".join(LAYOUTS))
+    columns: dict[str, str | list[str] | None] = Field(default_factory=dict, description="names of the columns by the "
+                                                       "roles of the layout, which has defaults")
+    encoding: Encoding = Field("utf-8", description="of text files, never guessed; default latin-1 for trec, cp1252 "
+                               "for rt_polarity and text_gcn; posts of newsgroups fall back to latin-1")
+    quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
+    separator: Separator | None = Field(None, description="of CSV and TSV; null: a comma in .csv, a tab in .tsv")
+
+    _layout_fills = model_validator(mode="before")(_filled)
+
+
+class OwnColumns(_Form):
     """Entry of ``files`` or ``splits`` with a layout or columns of its own."""
 
     name: str = Field(description="or pattern, inside the folder")
     layout: LayoutName = Field(description="of the structure of the data set's")
-    columns: dict[str, str | list[str] | None] = Field(default_factory=dict, description="names, by role")
-    encoding: Encoding = "utf-8"
-    quoting: Literal["standard", "none"] = "standard"
-    separator: Separator | None = None
-
-    _layout_fills = model_validator(mode="before")(_filled)
 
 
 # Tags that pydantic adds to the location of an error.
@@ -69,7 +77,7 @@ Named = Annotated[Annotated[str, Tag(KIND_OF_NAME[0])] | Annotated[OwnColumns, T
                   Discriminator(lambda entry: KIND_OF_NAME[isinstance(entry, Mapping | OwnColumns)])]
 
 
-class Dataset(Block):
+class Dataset(_Form):
     """Files of a data set and their layout (:mod:`stages.ingest.layouts`)."""
 
     source: str = Field(description="file, or folder that holds `files`; the DVC dependency")
@@ -78,20 +86,11 @@ class Dataset(Block):
     splits: dict[Literal["train", "validation", "test", "graph"], list[Named]] = Field(
         default_factory=dict, description="files of published splits, read after `files`, training first; graph: pairs "
                                           "for the keyword graph alone")
-    layout: LayoutName = Field("pairs", description="meaning of rows and columns: " + ", ".join(LAYOUTS))
-    columns: dict[str, str | list[str] | None] = Field(default_factory=dict, description="names of the columns by the "
-                                                       "roles of the layout, which has defaults")
     ingest: dict[str, Any] = Field(default_factory=dict, description="what differs from the block `ingest`")
-    encoding: Encoding = Field("utf-8", description="of text files, never guessed; default latin-1 for trec, cp1252 "
-                               "for rt_polarity and text_gcn; posts of newsgroups fall back to latin-1")
-    quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
-    separator: Separator | None = Field(None, description="of CSV and TSV; null: a comma in .csv, a tab in .tsv")
     language: str = Field("en", pattern="^[a-z]{2}$")
     turn_mark: str = Field("[SEP]", min_length=1, description="dialogue: separates the turns of a context of one text")
     join_han: bool = Field(False, description="remove the spaces between Chinese characters of word-segmented texts")
     neg_path: str = Field(NOTHING, description="folder for `ingest.neg_encoder: path`")
-
-    _layout_fills = model_validator(mode="before")(_filled)
 
     @model_validator(mode="after")
     def _files_are_of_one_structure(self) -> "Dataset":
@@ -142,8 +141,6 @@ class Ingest(Block):
     labelled_copies: Literal["drop", "keep"] = Field(
         "drop", description="repeated labelled texts: drop keeps one, that of the evaluated split, and none with two "
                             "classes; keep takes every row, as published, and reports the copies")
-    ng_strip: Literal["none", "headers", "headers_footers_quotes"] = Field(
-        "none", description="parts removed from labelled posts of newsgroups")
     captions: int | None = Field(None, ge=2, description="exact number of distinct captions of a group; null: any from "
                                  "two")
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")

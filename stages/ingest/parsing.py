@@ -1,4 +1,4 @@
-"""Content by role of the lines, cells and posts of published files."""
+"""Content by role of the lines and cells of published files."""
 
 import math
 import re
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from stages.common.examples import TURN
-from stages.ingest.text_keys import text_key
 
 SENTENCES = 5
 MASK = "[MASK]"
@@ -20,8 +19,6 @@ _CLOSED = re.compile("([.!?\u2026]+[\"'\u201d\u2019)\\]]*\\s+)([a-z])")
 _LAST_WORD = re.compile(r"([^\W\d_][\w.]*)$")
 _ABBREVIATIONS = frozenset(("mr", "mrs", "ms", "dr", "st", "jr", "sr", "vs", "prof", "mt", "lt", "sgt", "capt", "gen",
                             "col"))
-# Labels of entailment as words, first letters (ANLI) and numbers (SNLI, MultiNLI).
-_ENTAILMENT = {"entailment": 1, "e": 1, "0": 1, "contradiction": 0, "c": 0, "2": 0}
 _SAMPLES, _DOCUMENT, _CONTEXT, _TURN = "__SAMP__", "__EOD__", "__EOC__", "__EOT__"
 
 
@@ -248,22 +245,7 @@ def groupwise_line(line: str, path: Path) -> dict[str, Any]:
     return row | {"candidates": [text for _, _, text in pairs], "scores": scores}
 
 
-# Pairs and classes
-
-
-def entailment_pair(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return source, target and label: 1 if the premise entails the hypothesis, 0 if it contradicts it (as Gao et al.
-    2021 take them); neutral pairs are set aside."""
-    label = str(content["label"]).lower()
-    if label in ("neutral", "n", "1"):
-        raise RowError("neutral: neither entails nor contradicts")
-    if label in ("-", "-1"):
-        raise RowError("undecided: its annotators did not agree")
-    if label not in _ENTAILMENT:
-        raise RowError(f"label: must be entailment, neutral or contradiction (or 0, 1, 2), found "
-                         f"{content['label']!r}")
-    rest = {role: value for role, value in content.items() if role not in ("premise", "hypothesis", "label")}
-    return {"source": content["premise"], "target": content["hypothesis"], "label": _ENTAILMENT[label], **rest}
+# Classes
 
 
 def trec_line(text: str, path: Path) -> dict[str, str]:
@@ -295,49 +277,3 @@ def indexed_line(joined: str, path: Path) -> dict[str, str]:
         raise RowError(f"broken line: the index must name the split, train or test, behind the first tab; found "
                          f"{split!r}")
     return {"name": name, "split": found[0], "class": label, "text": text}
-
-
-# Posts of 20 Newsgroups. Headers, signatures and quotations name people of the group, from which a classifier learns
-# people, not topics. The paper does not say whether it removed them.
-
-_HEADER = re.compile(r"[A-Za-z][A-Za-z-]*:")
-_BLANK = re.compile(r"\r?\n[ \t]*\r?\n")
-# A mark of quotation, perhaps behind the initials of who is quoted.
-_QUOTED = re.compile(r"\s{0,3}(?:[A-Za-z]{0,4}>|\||:\s)")
-_ATTRIBUTION = re.compile(r"\s*In article\s*<|.*\b(?:writes|wrote|says|said)\s*(?:[:,]|\.\.\.)?\s*$", re.IGNORECASE)
-# "-- " is the delimiter of RFC 3676; a rule of other signs near the end is used for the same.
-_SIGNATURE = re.compile(r"--\s*|([-_=*~#+])\1{4,}\s*")
-_SIGNATURE_LINES = 12
-
-
-def strip_post(post: str, how: str) -> str:
-    """Return ``post`` without the parts that ``how`` (``ng_strip``) names; a step that would leave no letter and no
-    digit is left out, so that no post of a published split is lost."""
-    steps = {"none": (), "headers": (_without_headers,),
-             "headers_footers_quotes": (_without_headers, _without_quotations, _without_signature)}[how]
-    for step in steps:
-        shorter = step(post)
-        if text_key(shorter):
-            post = shorter
-    return post
-
-
-def _without_headers(post: str) -> str:
-    """Return what follows the first blank line, if ``post`` begins with a header."""
-    blank = _BLANK.search(post) if _HEADER.match(post) else None
-    return post[blank.end():] if blank else post
-
-
-def _without_quotations(body: str) -> str:
-    """Return ``body`` without quoted lines and those that say who is quoted."""
-    return "\n".join(line for line in body.split("\n")
-                     if not _QUOTED.match(line) and not _ATTRIBUTION.match(line.rstrip()))
-
-
-def _without_signature(body: str) -> str:
-    """Return ``body`` up to the first line of dashes or other signs among its last twelve lines."""
-    lines = body.rstrip().split("\n")
-    for place in range(max(0, len(lines) - _SIGNATURE_LINES), len(lines)):
-        if _SIGNATURE.fullmatch(lines[place]):
-            return "\n".join(lines[:place])
-    return body

@@ -34,22 +34,14 @@ _GROUP_SIZE = "group size: its group has more or fewer distinct texts than inges
 
 @dataclass(frozen=True)
 class Connected:
-    """The rows that are left, and the components of their texts.
-
-    Attributes:
-        group: (n_texts,) component of each text over all unique rows.
-        paired: (n_texts,) whether a text occurs in a row that is left; as input, for stories and dialogues.
-        partners: pairs, those of given triples included; None for captions.
-        captions: groups of captions; None in other structures.
-        strictest_split: (n_components,) published split; None if there is none or components are split.
-    """
+    """The rows that are left, and the components of their texts."""
 
     rows: UniqueRows
-    group: np.ndarray
-    paired: np.ndarray
-    partners: Relations | None
-    captions: TextLists | None
-    strictest_split: np.ndarray | None
+    group: np.ndarray                   # (n_texts,) component of each text over all unique rows
+    paired: np.ndarray                  # (n_texts,) is it in a row that is left; as input, for stories and dialogues
+    partners: Relations | None          # pairs, those of given triples included; None for captions
+    captions: TextLists | None          # groups of captions; None in other structures
+    strictest_split: np.ndarray | None  # (n_components,) published; None if there is none or components are split
 
     @property
     def sizes(self) -> np.ndarray:
@@ -133,18 +125,15 @@ def check_source(dataset: Dataset, params: Ingest) -> None:
     structure, columns, source = structure_of(dataset.layout), roles_of(dataset), params.neg_source
     if structure == "texts":
         return
+    lacking = ""
     if source == "given" and structure not in ("triples", "labelled"):
-        labelled = structure == "pairs" or "label" in columns
-        raise InputError(f"ingest.neg_source is given, but the data set has layout {dataset.layout}. Set neg_source to "
-                         f"{'labelled, ' if labelled else ''}retrieved or none, or give triples (layout: triples, "
-                         f"columns.negative).")
-    if source == "labelled" and structure in ("captions", "stories"):
-        raise InputError(f"ingest.neg_source is labelled, but layout {dataset.layout} has no labelled negatives. Set "
-                         f"neg_source to retrieved or none.")
-    if source == "labelled" and structure == "dialogue" and "label" not in columns:
-        raise InputError("ingest.neg_source is labelled, but the data set has no labels of right and wrong responses. "
-                         "Name the column in columns.label, or set neg_source to retrieved (ingest.douban_neg says "
-                         "how) or none.")
+        lacking = "no given negatives (layout: triples, columns.negative)"
+    elif source == "labelled" and (structure in ("captions", "stories") or (
+            structure == "dialogue" and "label" not in columns)):
+        lacking = "no labelled negatives" + " (columns.label)" * (structure == "dialogue")
+    if lacking:
+        raise InputError(f"ingest.neg_source is {source}, but the data set has layout {dataset.layout} and {lacking}. "
+                         f"Give these, or set neg_source to retrieved or none.")
     if source == "mined" and dataset.language == "zh" and params.neg_encoder == "bundled":
         raise InputError("ingest.neg_encoder is bundled, which reads no Chinese. Name another encoder (hub:<id>, "
                          "or path and neg_path of the data set), or set ingest.neg_source to retrieved.")
@@ -192,20 +181,18 @@ def rule_of(structure: str, params: Ingest) -> str:
 
 def _no_items(dataset: Dataset, params: Ingest, taken: int) -> InputError:
     """Return the error of a data set of ``taken`` rows that gives no item."""
-    structure = structure_of(dataset.layout)
-    message = f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
+    structure, instead = structure_of(dataset.layout), ""
     if structure == "captions":
         size = "two texts" if params.captions is None else f"exactly {params.captions} distinct texts (ingest.captions)"
-        remedy = f"No group has {size}; name the column that texts of the same meaning share (columns.group)."
-    elif params.neg_source == "labelled" and "label" not in roles_of(dataset) and structure == "pairs":
-        remedy = "Name the label column (columns.label), or set ingest.neg_source to retrieved."
+        lacking = f"No group (columns.group) has {size}"
     elif params.neg_source == "labelled":
-        lacking = ("context has both a right and a wrong response" if structure == "dialogue" else
-                   "text has both a paraphrase and a non-paraphrase")
-        remedy = f"No {lacking}; give more data, or set ingest.neg_source to retrieved."
+        lacking = ("No context has both a right and a wrong response" if structure == "dialogue" else
+                   "No text has both a paraphrase and a non-paraphrase") + " (columns.label)"
+        instead = ", or set ingest.neg_source to retrieved"
     else:
-        remedy = "Give rows that are paraphrases, stories or right responses; rejected rows have their reasons."
-    return InputError(message + remedy)
+        lacking = "No row is a paraphrase, a story or a right response; rejected rows have their reasons"
+    return InputError(f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
+                      f"{lacking}. Give more data{instead}.")
 
 
 def split_of_items(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[

@@ -1,7 +1,6 @@
 """Choose the keywords of a piece of texts: best candidate, else best content word, else none."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -25,32 +24,14 @@ _COLUMNS: dict[Holds, list[str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Spans that may become the keyword of a text, with scores and normal forms; whether each text is ranked at all."""
-
-    spans: Spans
-    score: np.ndarray
-    keyword: pa.Array
-    scored: np.ndarray
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Table ``keywords`` of some texts, and how many of them the ranking says nothing about."""
-
-    table: pa.Table
-    unscored: int
-
-
 def ranking_columns(method: str) -> list[str]:
     """Return the columns that choosing reads of the table of ``method``."""
     return _COLUMNS[METHODS[method].holds]
 
 
 def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: InverseFrequency,
-                    kw_lemma: bool = False) -> Choices:
-    """Choose the keyword of every text in ``tokens``, given the rows of table ``method`` for these texts.
+                    kw_lemma: bool = False) -> pa.Table:
+    """Return table ``keywords`` of the texts in ``tokens``, given the rows of table ``method`` for these texts.
 
     Candidates are the phrases of the method, or the content words of the texts that it scores, under ``psi`` the
     primary ones. The highest score wins; ties go to the higher IDF over training texts, then to the earliest position.
@@ -59,11 +40,11 @@ def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: Inver
     ``kw_lemma`` replaces the last word of a keyword, its head, by its lemma.
     """
     block = TokenBlock(tokens)
-    found = _READERS[METHODS[method].holds](block, ranking, method)
-    chosen = choose(block, found.spans, found.score, found.keyword, method, idf, kw_lemma)
+    candidates = _phrases if METHODS[method].holds == "phrases" else _words
+    chosen = choose(block, *candidates(block, ranking, method), method, idf, kw_lemma)
     columns = {**{name: chosen[name] for name in chosen.column_names},
                "keyword": pc.fill_null(chosen["keyword"], NO_KEYWORD)}
-    return Choices(pa.table(columns, schema=KEYWORDS.arrow()), int((~found.scored).sum()))
+    return pa.table(columns, schema=KEYWORDS.arrow())
 
 
 def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -> Iterator[tuple[pa.Table, pa.Table]]:
@@ -74,6 +55,10 @@ def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -
     rest = rows.rest()
     if len(rest):
         raise InputError(_not_in_both(name, rest))
+
+
+# Spans that may become the keyword of a text, their scores and their normal forms.
+Candidates = tuple[Spans, np.ndarray, pa.Array]
 
 
 def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
@@ -88,10 +73,10 @@ def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
         first = spans.text[late[0]]
         raise InputError(f"table {name}: a phrase of text {block.text_ids[first]} ends after its "
                          f"{np.diff(block.offsets)[first]} tokens; {STALE}")
-    return Candidates(spans, score, keyword, np.ones(len(block.text_ids), dtype=bool))
+    return spans, score, keyword
 
 
-def _scored(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
+def _words(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
     """Return the content words of scored texts, under PSI the primary ones."""
     rows, text = scored_alone(block, ranking, name)
     scored = np.zeros(len(block.text_ids), dtype=bool)
@@ -108,7 +93,7 @@ def _scored(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
         eligible = best[block.text] > 0
     words = content_words(block)
     words = words.take(eligible[words.start] & scored[words.text])
-    return Candidates(words, score[words.start], normal_forms(block, words), scored)
+    return words, score[words.start], normal_forms(block, words)
 
 
 def scored_alone(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[pa.Table, np.ndarray]:
@@ -129,7 +114,3 @@ def scored_alone(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[pa.Ta
 
 def _not_in_both(name: str, ids: np.ndarray) -> str:
     return f"table {name}: {len(ids)} texts, the first of them {ids[0]}, are not in both tables; {STALE}"
-
-
-_READERS: dict[Holds, Callable[[TokenBlock, pa.Table, str], Candidates]] = {
-    "phrases": _phrases, "scores": _scored, "primary words": _scored}

@@ -1,16 +1,10 @@
 """Rank the phrases of every text by a frozen encoder, IDF and position (:mod:`keycontrast.ranking.embedrank`)."""
 
 import sys
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from keycontrast.ranking import ranker
 from keycontrast.ranking.embedrank import EmbedRanking
-from keycontrast.ranking.ranker import Ranked
-from keycontrast.ranking.selection import InverseFrequency
 from stages.common.encoders import resolve_encoder
 from stages.keywords.ranking_stage import rank_if_named, ranked_tokens
 from stages.run.process import StageProcess, run_stage
@@ -18,15 +12,7 @@ from stages.run.process import StageProcess, run_stage
 if TYPE_CHECKING:
     from stages.keywords.params import EmbedRank
 
-
-def run(tokens: pa.Table, params: "EmbedRank", idf: InverseFrequency | None = None, language: str = "en") -> pa.Table:
-    """Return table ``embedrank`` of ``tokens``."""
-    return ranked_tokens(ranker_of, tokens, params, idf, language)
-
-
-def ranker_of(params: "EmbedRank", language: str, idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
-    """Return the ranking function of token tables."""
-    return ranker(ranking(params, language), params.phrases, idf)
+run = partial(ranked_tokens, "embedrank")
 
 
 def ranking(params: "EmbedRank", language: str) -> EmbedRanking:
@@ -35,11 +21,8 @@ def ranking(params: "EmbedRank", language: str) -> EmbedRanking:
 
 
 def _work(process: StageProcess) -> None:
-    rank_if_named(process, _models)
-
-
-def _models(process: StageProcess) -> dict[str, Any]:
-    return {"encoder": resolve_encoder(process.params.embedrank.encoder, "embedrank.encoder").description}
+    rank_if_named(process, lambda: {
+        "encoder": resolve_encoder(process.params.embedrank.encoder, "embedrank.encoder").description})
 
 
 main = partial(run_stage, "embedrank", _work)

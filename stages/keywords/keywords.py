@@ -79,8 +79,9 @@ def choose_all(tokens: Batches, ranking: Iterable[pa.Table],
     tally = Tally(params.method, training)
     for piece, rows in beside(pieces(tokens(TOKEN_COLUMNS)), ranking, params.method):
         chosen = choose_keywords(piece, rows, params.method, idf, params.kw_lemma)
-        tally.add(chosen.table, chosen.unscored)
-        write(chosen.table)
+        scored = pc.sum(pc.equal(rows["mode"], "xx")).as_py() or 0 if "mode" in rows.column_names else piece.num_rows
+        tally.add(chosen, piece.num_rows - scored)
+        write(chosen)
     return tally
 
 

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from keycontrast.errors import nearest
+from keycontrast.errors import InputError, nearest
+from keycontrast.ranking import Settings
 from stages.common.methods import FOR_ANY_TEXT, NAMING
 from stages.common.params import Block, Datasets
 from stages.common.settings import NOTHING
@@ -33,22 +34,11 @@ class TextRank(Block):
                             "package is followed the former")
 
     @model_validator(mode="after")
-    def _compat_exists(self) -> "TextRank":
-        foreign = self.method in ("mihalcea", "tfidf")
-        if self.compat == "pytextrank" and foreign:
-            raise ValueError(f"textrank.compat: pytextrank has no method {self.method}; choose pytextrank or "
-                             f"positionrank, or set compat to none")
-        if self.method in ("topicrank", "biasedtextrank") and self.engine != "package":
-            raise ValueError(f"textrank.method: {self.method} is computed by the pytextrank package alone; set "
-                             f"textrank.engine to package, or choose another method")
-        if self.engine == "package" and foreign:
-            raise ValueError(f"textrank.engine: the pytextrank package has no method {self.method}; choose pytextrank, "
-                             f"positionrank, biasedtextrank or topicrank, or set engine to ours")
-        if self.engine == "package" and (self.damping, self.max_iterations) != (0.85, 100):
-            raise ValueError("textrank.engine: the pytextrank package has a damping of 0.85 and 100 iterations; set "
-                             "damping and max_iterations so, or engine to ours")
-        if self.method == "biasedtextrank" and not self.focus.strip():
-            raise ValueError("textrank.focus: biasedtextrank needs the words that it leans to")
+    def _settings_go_together(self) -> "TextRank":
+        try:
+            Settings(**{name: value for name, value in dict(self).items() if name != "phrases"})
+        except InputError as error:
+            raise ValueError(str(error)) from error
         return self
 
 

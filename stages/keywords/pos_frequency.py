@@ -1,8 +1,8 @@
 """Parts of speech of the keywords of PGKPR and PSI (PGKPR Figures 3 and 4)."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,26 +52,6 @@ class Counted:
         return cls(split, chosen["example_id"].to_numpy(), chosen["source_id"].to_numpy())
 
 
-@dataclass
-class PosCounts:
-    """Keyword tokens (or their expected number) by family of tags, by exact tag for the tags that the paper shows, and
-    in all; and the number of all tokens."""
-
-    families: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    exact: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    keywords: float = 0.0
-    tokens: int = 0
-
-    def add(self, tags: Sequence[str], pos: Sequence[str], weights: Sequence[float], penn: bool) -> None:
-        """Count one text; the weight of a token is 0 or 1, or the probability that it is a keyword."""
-        self.tokens += len(tags)
-        for tag, universal, weight in zip(tags, pos, weights, strict=True):
-            if weight:
-                self.families[family(tag, universal, penn)] += weight
-                self.exact[tag if tag in FAMILIES else OTHER] += weight
-                self.keywords += weight
-
-
 def counted_rows(tokens: pa.Table, tables: Mapping[str, pa.Table], texts: np.ndarray) -> pa.Table:
     """Return a table of schema COUNTED of the ``texts`` that are in a piece."""
     rows = tokens.filter(pa.array(np.isin(tokens["text_id"].to_numpy(), texts)))
@@ -82,29 +62,6 @@ def counted_rows(tokens: pa.Table, tables: Mapping[str, pa.Table], texts: np.nda
     return pa.table(columns, schema=COUNTED)
 
 
-def pos_counts(rows: pa.Table, counted: Counted, language: str, seed: int) -> dict[str, PosCounts]:
-    """Count keyword tokens by part of speech: flipped and expected by attribution, primary by PSI.
-
-    A source counts once per example, since each example has its own coins (PGKPR section 4.1), those by which PGKPR
-    reads the example when it is evaluated, here over the whole source.
-    """
-    counts = {name: PosCounts() for name in ("attribution", "attribution_expected", "psi")}
-    penn = language == "en"
-    held = {text: place for place, text in enumerate(rows["text_id"].to_pylist())}
-    if missing := sorted(set(counted.sources.tolist()) - held.keys()):
-        raise InputError(f"table tokens: text {missing[0]} has no row. Run `keycontrast run`.")
-    columns = [rows[name].to_pylist() for name in ("tag", "pos", *_WEIGHTS.values())]
-    for example, source in zip(counted.examples.tolist(), counted.sources.tolist(), strict=True):
-        tags, pos, scores, primary = (column[held[source]] for column in columns)
-        if scores is not None:
-            counts["attribution_expected"].add(tags, pos, scores, penn)
-            flips = flipped(np.asarray(scores, dtype=np.float64), seed, "xx", example)
-            counts["attribution"].add(tags, pos, flips.tolist(), penn)
-        if primary is not None:
-            counts["psi"].add(tags, pos, primary, penn)
-    return counts
-
-
 def family(tag: str, universal: str, penn: bool) -> str:
     """Return the family of a token: that of its Penn tag, or of its universal part of speech."""
     if not penn:
@@ -112,18 +69,37 @@ def family(tag: str, universal: str, penn: bool) -> str:
     return next((name for name in FAMILIES if tag.startswith(name)), OTHER)
 
 
-def frequency_table(counts: Mapping[str, PosCounts]) -> pd.DataFrame:
-    """Return one row per method and part of speech: ``keywords`` (tokens by family), ``share`` (of the method's keyword
-    tokens), ``exact_tag`` (tokens with exactly that tag) and ``keyword_share`` (of the method, over all tokens)."""
-    rows = [{"method": method, "pos": name, "keywords": round(float(count.families[name]), 4),
-             "share": _share(count.families[name], count.keywords), "exact_tag": round(float(count.exact[name]), 4),
-             "keyword_share": _share(count.keywords, count.tokens)}
-            for method, count in counts.items() for name in (*FAMILIES, OTHER)]
-    return pd.DataFrame(rows)
+def frequency_table(rows: pa.Table, counted: Counted, language: str, seed: int) -> pd.DataFrame:
+    """Return keyword tokens by part of speech: flipped and expected by attribution, primary by PSI.
+
+    A source counts once per example, since each example has its own coins (PGKPR section 4.1), those by which PGKPR
+    reads the example when it is evaluated, here over the whole source. There is a row per method and part of speech:
+    ``keywords`` (tokens by family), ``share`` (of the method's keyword tokens), ``exact_tag`` (tokens with exactly that
+    tag) and ``keyword_share`` (of the method, over all tokens).
+    """
+    if missing := sorted(set(counted.sources.tolist()) - set(rows["text_id"].to_pylist())):
+        raise InputError(f"table tokens: text {missing[0]} has no row. Run `keycontrast run`.")
+    sources, table = rows.to_pandas().set_index("text_id").loc[counted.sources], list[dict[str, Any]]()
+    coins = [scores if scores is None else flipped(np.asarray(scores, dtype=np.float64), seed, "xx", example)
+             for example, scores in zip(counted.examples.tolist(), sources["score"], strict=True)]
+    for method, weights in (("attribution", coins), ("attribution_expected", sources["score"]),
+                            ("psi", sources["primary"])):
+        scored = sources[["tag", "pos"]].assign(weight=list(weights)).dropna(subset="weight")
+        tokens = scored.explode(["tag", "pos", "weight"]).dropna(subset="weight")  # a text may have no token
+        weight = tokens["weight"].to_numpy(dtype=np.float64)
+        families = [family(tag, pos, language == "en") for tag, pos in zip(tokens["tag"], tokens["pos"], strict=True)]
+        by_family, by_tag = (pd.Series(weight).groupby(list(names)).sum() for names in (families, tokens["tag"]))
+        for name in (*FAMILIES, OTHER):
+            keywords = float(by_family.get(name, 0.0))
+            exact = by_tag.drop(list(FAMILIES), errors="ignore").sum() if name == OTHER else by_tag.get(name, 0.0)
+            table.append({"method": method, "pos": name, "keywords": round(keywords, 4),
+                          "share": _share(keywords, weight.sum()), "exact_tag": round(float(exact), 4),
+                          "keyword_share": _share(weight.sum(), len(tokens))})
+    return pd.DataFrame(table)
 
 
 def _share(part: float, whole: float) -> float:
-    return round(float(part) / whole, 6) if whole else 0.0
+    return round(float(part) / float(whole), 6) if whole else 0.0
 
 
 def pos_plot(frequencies: pd.DataFrame, texts: int, split: str) -> Plot:

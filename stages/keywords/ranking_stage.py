@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from keycontrast.files import hash_values
-from keycontrast.ranking import Report
+from keycontrast.ranking import Report, ranker
 from keycontrast.ranking.blocks import pieces
 from keycontrast.ranking.ranker import Ranked
 from keycontrast.ranking.selection import InverseFrequency
@@ -30,8 +30,6 @@ from stages.common.text_tables import PHRASES, TOKENS, ranked_by
 from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess
 
-# Given a method's settings, the language of the texts and an IDF that breaks ties, returns what ranks token tables.
-RankerOf = Callable[[Any, str, InverseFrequency | None], Callable[[pa.Table], Ranked]]
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 256
 _COLUMNS = TOKENS.arrow().names
@@ -43,19 +41,29 @@ def training_frequency(tokens: Path, examples: Path) -> InverseFrequency:
                                         training_texts(examples))
 
 
-def ranked_tokens(make: RankerOf, tokens: pa.Table, settings: Any, idf: InverseFrequency | None = None,
+def ranker_of(method: str, settings: Any, language: str,
+              idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
+    """Return the function by which ``method`` ranks token tables: our engine, or the pytextrank package, whose ties no
+    IDF breaks."""
+    ranking = METHODS[method].module.ranking(settings, language)
+    if getattr(ranking, "engine", "ours") == "ours":
+        return ranker(ranking, settings.phrases, idf)
+    from keycontrast.ranking.package import package_ranker  # and with it spaCy, which takes seconds to import
+
+    return package_ranker(ranking, settings.phrases)
+
+
+def ranked_tokens(method: str, tokens: pa.Table, settings: Any, idf: InverseFrequency | None = None,
                   language: str = "en") -> pa.Table:
-    """Return the ranked phrases of table ``tokens``."""
-    ordered = tokens.sort_by("text_id")
-    batches = (ordered.slice(start, _BATCH) for start in range(0, ordered.num_rows, _BATCH))
-    found = map(make(settings, language, idf), pieces(batches))
+    """Return the phrases of table ``tokens`` by ``method``."""
+    found = map(ranker_of(method, settings, language, idf), pieces([tokens.sort_by("text_id")]))
     return pa.concat_tables([PHRASES.arrow().empty_table(), *(one.table for one in found)])
 
 
 def part_ranker(method: str, settings: Any, language: str, idf: InverseFrequency | None,
                 provenance: Provenance) -> MakePart:
     """Return a function that ranks the phrases of a part of the tokens by ``method``."""
-    rank = METHODS[method].module.ranker_of(settings, language, idf)
+    rank = ranker_of(method, settings, language, idf)
 
     def make(part: Path, result: Path) -> dict[str, Any]:
         report = Report()
@@ -75,9 +83,10 @@ def part_ranker(method: str, settings: Any, language: str, idf: InverseFrequency
 def rank_data_set(process: StageProcess, models: Mapping[str, Any]) -> None:
     """Write the table of the stage, which is named as its method and its block: the phrases of every text."""
     params = process.params
-    paths, kind = DatasetPaths(process.instance), process.stage
+    paths, kind, language = DatasetPaths(process.instance), process.stage, params.datasets[process.instance].language
     source = paths.table("tokens")
     check_columns(source, TOKENS)
+    METHODS[kind].module.ranking(getattr(params, kind), language)  # it refuses a language before any work
     idf = training_frequency(source, paths.table("examples"))
     # The tagger decides the candidates, so its version travels with the ranking.
     provenance = Provenance(process.name, process.params_hash,
@@ -88,7 +97,7 @@ def rank_data_set(process: StageProcess, models: Mapping[str, Any]) -> None:
     report = Report()
     with table_writer(paths.table(kind), ranked_by(kind), provenance) as writer:
         for counts in executor.make(source, part_ranker, (
-                kind, getattr(params, kind), params.datasets[process.instance].language, idf, provenance), writer):
+                kind, getattr(params, kind), language, idf, provenance), writer):
             report.add(Report(**{**counts, "texts": Counter(counts["texts"])}))
         provenance.counts.update(report.as_counts())
     executor.clear()
@@ -98,7 +107,7 @@ def rank_data_set(process: StageProcess, models: Mapping[str, Any]) -> None:
         f"{provenance.counts['residual']}" if "iterations" in provenance.counts else ""))
 
 
-def rank_if_named(process: StageProcess, models: Callable[[StageProcess], Mapping[str, Any]]) -> None:
+def rank_if_named(process: StageProcess, models: Callable[[], Mapping[str, Any]]) -> None:
     """Write the table of the stage if something reads it, or else one without rows, whose metadata say why.
 
     So every data set has the stage, and `dvc exp run -S keywords.method=yake` needs no other change of the params.
@@ -107,7 +116,7 @@ def rank_if_named(process: StageProcess, models: Callable[[StageProcess], Mappin
     method = params.keywords.method
     compared = METHODS[kind].compared
     if method == kind or (compared and process.instance in params.side_by_side.datasets):
-        rank_data_set(process, models(process))
+        rank_data_set(process, models())
         return
     beside = ", and side_by_side.datasets does not name the data set" if compared else ""
     reason = f"keywords.method is {method}{beside}"

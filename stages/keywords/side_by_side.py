@@ -25,7 +25,7 @@ from stages.common.schemas import EXAMPLES
 from stages.common.tables import Provenance, read_batches, read_metadata, read_table, table_writer, write_json
 from stages.common.text_tables import METHOD_TABLES, TOKENS
 from stages.keywords.choice import scored_alone
-from stages.keywords.pos_frequency import COUNTED, Counted, counted_rows, frequency_table, pos_counts, pos_plot
+from stages.keywords.pos_frequency import COUNTED, Counted, counted_rows, frequency_table, pos_plot
 from stages.run.process import StageProcess, run_stage
 
 # Rows read at a time: few, since a text may be a whole document.
@@ -106,7 +106,7 @@ def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.
         {"texts": texts, "texts_with_keywords": named,
          "agreement": {f"{one}~{other}": agreement.shares() for (one, other), agreement in agreements.items()},
          "pos_frequency": {"split": counted.split, "sources": len(counted.sources)}},
-        frequency_table(pos_counts(pa.concat_tables(kept), counted, language, seed)))
+        frequency_table(pa.concat_tables(kept), counted, language, seed))
 
 
 def _named(name: str, tokens: pa.Table, rows: pa.Table | None, idf: InverseFrequency,

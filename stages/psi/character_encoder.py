@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow.compute as pc
 import torch
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -21,10 +21,12 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
+from stages.common.examples import all_text_ids
+from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import EXAMPLES, TEXTS
+from stages.common.schemas import EXAMPLES, SPLITS, TEXTS
 from stages.common.seeds import derived_seed
-from stages.common.tables import read_frame, write_json
+from stages.common.tables import read_table, write_json
 from stages.common.word_vectors import train_skip_gram, training_description
 from stages.run.process import StageProcess, run_stage
 
@@ -112,19 +114,12 @@ def _share(found: list[bool]) -> float | None:
     return round(float(np.mean(found)), 6) if found else None
 
 
-def _texts(examples: pd.DataFrame, texts: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the distinct texts of each split, by rising id."""
-    text = texts.set_index("text_id")["text"]
-    columns = ["source_id", "target_id", "negative_id"]
-    found = {split: np.unique(rows[columns].stack().dropna().astype("int64")) for split, rows in
-             examples.groupby("split")}
-    return {split: text.loc[found[split]].tolist() if split in found else [] for split in ("train", "validation",
-                                                                                           "test")}
-
-
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    texts = _texts(*(read_frame(paths.table(schema.name), schema) for schema in (EXAMPLES, TEXTS)))
+    examples = read_table(paths.table("examples"), EXAMPLES)
+    lookup = Lookup.read(paths.table("texts"), TEXTS, ["text_id", "text"])
+    ids = {split: all_text_ids(examples.filter(pc.equal(examples["split"], split))) for split in SPLITS}
+    texts = {split: lookup.of(of_split)["text"].to_pylist() for split, of_split in ids.items()}
     model, tokenizer, metrics = run(texts, params.character_encoder.plain(), params.seed)
     with atomic_folder(paths.character_encoder) as folder:
         model.save_pretrained(folder)

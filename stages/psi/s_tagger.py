@@ -41,7 +41,7 @@ from stages.common.tables import (
 )
 from stages.common.text_tables import TOKENS
 from stages.common.training import fit_of_data_set
-from stages.psi.texts import STALE, WordTexts, read_words
+from stages.psi.texts import STALE, Texts, read_words
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 
@@ -50,7 +50,7 @@ _PAIRS = pa.schema([EXAMPLES.arrow().field(name) for name in ("source_id", "refe
 SPECIAL = ("[PAD]", "[UNK]")  # by id; words follow, the most frequent first
 
 
-def run(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table, values: Mapping[str, Any], seed: int,
+def run(examples: pd.DataFrame, lower: Texts, psi: pa.Table, values: Mapping[str, Any], seed: int,
         store: CheckpointStore, device: str = "cpu",
         open_bar: Callable[[int, int], Bar] | None = None
         ) -> tuple[STagger, list[str], dict[str, Any], dict[str, Any]]:
@@ -60,7 +60,7 @@ def run(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table, values: Mapping
     """
     train, validation = (labelled_sources(examples, lower, psi, split) for split in ("train", "validation"))
     words = vocabulary(lower, sorted({source for source, _ in train}), values["min_count"])
-    ids = word_ids(lower.words, words)
+    ids = word_ids(lower.vocabulary, words)
     tagger = STagger(STaggerConfig(len(words), values["embedding"], values["hidden"], values["layers"]))
     nn.Module.to(tagger, device)
     items = [[TaggedText(ids[lower.of(source)], labels) for source, labels in part] for part in (train, validation)]
@@ -76,7 +76,7 @@ def run(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table, values: Mapping
     return tagger, words, columns, tagger_metrics(history, task, len(words))
 
 
-def labelled_sources(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table,
+def labelled_sources(examples: pd.DataFrame, lower: Texts, psi: pa.Table,
                      split: str) -> list[tuple[int, np.ndarray]]:
     """Return (text id, 1 for each primary word and 0 for the others) of the sources of ``split`` that have words.
 
@@ -104,12 +104,12 @@ def labelled_sources(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table,
     return found
 
 
-def vocabulary(lower: WordTexts, sources: list[int], min_count: int) -> list[str]:
+def vocabulary(lower: Texts, sources: list[int], min_count: int) -> list[str]:
     """Return the words by id: the special ones, then those of ``sources`` by falling count, equals by spelling."""
-    counts = np.zeros(len(lower.words), dtype=np.int64)
+    counts = np.zeros(len(lower.vocabulary), dtype=np.int64)
     for source in sources:
         np.add.at(counts, lower.of(source), 1)
-    kept = [(-int(count), word) for word, count in zip(lower.words, counts, strict=True) if count >= min_count]
+    kept = [(-int(count), word) for word, count in zip(lower.vocabulary, counts, strict=True) if count >= min_count]
     return [*SPECIAL, *(word for _, word in sorted(kept))]
 
 

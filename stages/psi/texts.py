@@ -1,7 +1,7 @@
 """Texts as words, read in bulk: their tokens as numbers, of words or of rows of a table of word vectors."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,13 @@ STALE = "The tables were made from different texts: run the stages ingest and an
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts as numbers of words, by ascending text id: text ``i`` is ``words[offsets[i]:offsets[i + 1]]``."""
+    """Texts as numbers of words, by ascending text id: text ``i`` is ``words[offsets[i]:offsets[i + 1]]``, and word
+    number ``n`` is ``vocabulary[n]``, where the words have no other meaning."""
 
     ids: np.ndarray
     offsets: np.ndarray
     words: np.ndarray
+    vocabulary: list[str] = field(default_factory=list)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -34,31 +36,21 @@ class Texts:
             raise InputError(f"table tokens: text {missing[0]} has no row (and {len(missing) - 1} more). {STALE}")
         return found
 
-    def rows(self, positions: np.ndarray) -> np.ndarray:
-        """Return the words of texts of equal length as a matrix (len(positions), length)."""
-        length = int(self.lengths[positions[0]]) if len(positions) else 0
-        return self.words[self.offsets[positions][:, None] + np.arange(length)]
-
-
-@dataclass(frozen=True)
-class WordTexts:
-    """Texts as numbers of words: ``words[n]`` is word number ``n``."""
-
-    words: list[str]
-    texts: Texts
+    def at(self, position: int) -> np.ndarray:
+        """Return the words of one text."""
+        return self.words[self.offsets[position]:self.offsets[position + 1]]
 
     def of(self, text_id: int) -> np.ndarray:
-        """Return the numbers of the words of one text."""
-        place = int(self.texts.positions(np.array([text_id]))[0])
-        return self.texts.words[self.texts.offsets[place]:self.texts.offsets[place + 1]]
+        """Return the words of the text of an id."""
+        return self.at(int(self.positions(np.array([text_id]))[0]))
 
 
-def read_words(batches: Iterable[pa.Table], spelt: Callable[[str], str] = str) -> WordTexts:
+def read_words(batches: Iterable[pa.Table], spelt: Callable[[str], str] = str) -> Texts:
     """Return the texts of ``tokens`` batches, and their distinct words, as ``spelt``, by first appearance."""
     numbers: dict[str, int] = {}
     texts = read_texts(batches, lambda tokens: np.array([numbers.setdefault(spelt(token), len(numbers))
                                                          for token in tokens]))
-    return WordTexts(list(numbers), texts)
+    return replace(texts, vocabulary=list(numbers))
 
 
 def read_texts(batches: Iterable[pa.Table], number: Callable[[list[str]], np.ndarray]) -> Texts:
@@ -94,8 +86,7 @@ class VectorTable:
     def __init__(self, words: Sequence[str], vectors: np.ndarray) -> None:
         self.words = list(words)
         self.matrix = np.full((len(words) + 1, vectors.shape[1]), UNKNOWN, dtype=np.float32)
-        # Adding 0 makes -0 equal to 0 in its bits too, by which the engine compares.
-        np.add(vectors, 0.0, out=self.matrix[:-1])  # (V + 1, D)
+        self.matrix[:-1] = vectors  # (V + 1, D)
         self._row = {word: row for row, word in enumerate(words)}
 
     @classmethod

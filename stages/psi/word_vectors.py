@@ -17,8 +17,8 @@ from stages.common.schemas import EXAMPLES, SPLITS, WORD_VECTORS
 from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, read_batches, read_frame, write_json, write_table
 from stages.common.text_tables import TOKENS
-from stages.common.word_vectors import FileVectors, read_vectors, train_skip_gram, training_description
-from stages.psi.texts import WordTexts, found_form, read_words
+from stages.common.word_vectors import read_vectors, train_skip_gram, training_description
+from stages.psi.texts import Texts, found_form, read_words
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -37,12 +37,18 @@ def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors
         description, duplicates = training_description(**settings), 0
     else:
         path = Path(params.source.removeprefix("path:"))
-        read = vectors_of_tokens(path, written.words)
-        words, vectors, duplicates = read.words, read.vectors, read.duplicates
+        read = read_vectors(path, {form for token in written.vocabulary for form in (token.lower(), token)})
+        if not read.words:
+            raise InputError(f"word_vectors.source: {path} has a vector for none of the data set's "
+                             f"{len(written.vocabulary)} words. Is it of another language?")
+        known = set(read.words)
+        used = {found_form(token, known) for token in written.vocabulary}
+        kept = [place for place, word in enumerate(read.words) if word in used]
+        words, vectors, duplicates = [read.words[place] for place in kept], read.vectors[kept], read.duplicates
         description = {"origin": f"file {path.name}", "sha256": sha256_of(path), "layout": read.layout,
                        "words_in_file": read.lines, "size": vectors.shape[1]}
     row = {word: number for number, word in enumerate(words)}
-    forms = [found_form(token, row) for token in written.words]
+    forms = [found_form(token, row) for token in written.vocabulary]
     rows = np.array([-1 if form is None else row[form] for form in forms], dtype=np.int64)
     counts = {split: _counts(written, text_ids) for split, text_ids in by_split.items()}
     uses = np.bincount(rows[rows >= 0], counts["train"][rows >= 0], minlength=len(words)).astype(np.int64)
@@ -64,21 +70,21 @@ def split_texts(examples: pd.DataFrame) -> dict[str, np.ndarray]:
     return found
 
 
-def _counts(written: WordTexts, text_ids: np.ndarray) -> np.ndarray:
+def _counts(written: Texts, text_ids: np.ndarray) -> np.ndarray:
     """Return how often each word occurs in some texts."""
-    member = np.zeros(len(written.texts.ids), dtype=bool)
-    member[written.texts.positions(text_ids)] = True
-    return np.bincount(written.texts.words[np.repeat(member, written.texts.lengths)], minlength=len(written.words))
+    member = np.zeros(len(written.ids), dtype=bool)
+    member[written.positions(text_ids)] = True
+    return np.bincount(written.words[np.repeat(member, written.lengths)], minlength=len(written.vocabulary))
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> float | None:
     return round(float(part.sum() / whole.sum()), 6) if whole.sum() else None
 
 
-def _trained(written: WordTexts, text_ids: np.ndarray, params: "WordVectors",
+def _trained(written: Texts, text_ids: np.ndarray, params: "WordVectors",
              seed: int) -> tuple[list[str], np.ndarray]:
     """Train on the lower-cased training texts, in the order of their ids; white space is no word."""
-    lower = [token.lower() for token in written.words]
+    lower = [token.lower() for token in written.vocabulary]
     sentences = [[lower[word] for word in written.of(text) if not lower[word].isspace()] for text in text_ids]
     try:
         return train_skip_gram(sentences, params.size, params.window, params.min_count, params.epochs,
@@ -86,19 +92,6 @@ def _trained(written: WordTexts, text_ids: np.ndarray, params: "WordVectors",
     except ValueError as error:
         raise InputError(f"table examples: the training split is too small for word vectors: {error}. Lower "
                          f"word_vectors.min_count (now {params.min_count}), or give more data.") from error
-
-
-def vectors_of_tokens(path: Path, tokens: list[str]) -> FileVectors:
-    """Read the vectors of the forms under which the tokens are looked up."""
-    read = read_vectors(path, {form for token in tokens for form in (token.lower(), token)})
-    if not read.words:
-        raise InputError(f"word_vectors.source: {path} has a vector for none of the data set's {len(tokens)} words. Is "
-                         f"it of another language?")
-    known = set(read.words)
-    used = {found_form(token, known) for token in tokens}
-    kept = [place for place, word in enumerate(read.words) if word in used]
-    return FileVectors([read.words[place] for place in kept], read.vectors[kept], read.layout, read.lines,
-                       read.duplicates)
 
 
 def _work(process: StageProcess) -> None:
