@@ -20,9 +20,6 @@ NAME = "pretend"
 _MIXED = ("_pack_padded_sequence", "_pack_padded_sequence_backward", "index", "index_put_", "_index_put_impl_")
 # Without a deterministic implementation on CUDA; cumsum of floats as well.
 _REFUSED = ("_embedding_bag_dense_backward", "histc", "kthvalue", "nll_loss2d_forward", "put_", "bincount")
-# Operations whose result the host has to see: a number, or a size.
-_WAITING = ("_local_scalar_dense", "nonzero", "_unique2", "unique_dim", "unique_consecutive", "masked_select",
-            "repeat_interleave", "is_nonzero", "equal")
 # Operations without an operand on the device: made by the device they name.
 _FACTORIES = ("arange", "arange.start", "arange.start_step", "empty.memory_format", "empty_strided", "eye", "eye.m",
               "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "scalar_tensor", "zeros")
@@ -59,7 +56,6 @@ class PretendTensor(torch.Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl
     operations = 0  # how many were carried out on the device
-    waits = None  # where a list, operations are added for which the host waits for the device, or copies to it
 
     @staticmethod
     def __new__(cls, raw):
@@ -112,8 +108,6 @@ def _compute(func, args, kwargs):
         kwargs = dict(kwargs)
         where = kwargs.pop("device", None) or args[0].device
         kwargs.pop("pin_memory", None)
-        if PretendTensor.waits is not None and _there(where) is not isinstance(args[0], PretendTensor):
-            PretendTensor.waits.append(f"copy to {where}")
         copied = func(_raw(args[0]), **kwargs)
         return PretendTensor(copied) if _there(where) else copied
     if name in ("copy_", "_copy_from"):
@@ -131,8 +125,6 @@ def _compute(func, args, kwargs):
     if not (_there(where) if where is not None else on_device):
         return computed
     PretendTensor.operations += 1
-    if PretendTensor.waits is not None and name in _WAITING:
-        PretendTensor.waits.append(name)
     if name == "_pack_padded_sequence":
         return PretendTensor(computed[0]), computed[1]
     written = [(place, each.name) for place, each in enumerate(func._schema.arguments)

@@ -77,8 +77,6 @@ def predictions(stage, run, folder, schema="predictions"):
     return found
 
 
-
-
 @pytest.mark.parametrize("name", OVERRIDES)
 def test_hcl_and_its_baselines(folder, on_device, name):
     tiny_training.write_project(folder, {"m": {"dataset": "tiny", "overrides": OVERRIDES[name]}}, runtime=AUTO,
