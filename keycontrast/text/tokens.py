@@ -175,7 +175,8 @@ def rebuild_docs(tokens: pa.Table) -> Iterator[tuple[int, "Doc"]]:
     vocab = Vocab()
     label = vocab.strings.add("NP")
     # spaCy's stubs promise spans; it reads these triples.
-    vocab.get_noun_chunks = lambda doc: ((*chunk, label) for chunk in doc.user_data[_CHUNKS])  # type: ignore[assignment]
+    noun_chunks: Any = lambda doc: ((*chunk, label) for chunk in doc.user_data[_CHUNKS])  # noqa: E731
+    vocab.get_noun_chunks = noun_chunks
     names = ("text_id", "token", "start", "end", "lemma", "pos", "tag", "sentence_start", "chunk_start", "chunk_end")
     columns = [tokens[name].to_pylist() for name in names]
     for text_id, words, start, end, lemma, pos, tag, opens, chunk_start, chunk_end in zip(*columns, strict=True):

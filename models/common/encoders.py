@@ -19,6 +19,7 @@ def load_encoder(source: str | Path | None, config: transformers.PretrainedConfi
     False, weights are random. ``config`` replaces the source's own; it is needed without a source.
     """
     if config is None:
+        assert source is not None
         config = transformers.AutoConfig.from_pretrained(source)
     if config.model_type not in _FAMILY:
         raise ValueError(f"load_encoder: {source or 'the configuration'} is a {config.model_type!r} model, "

@@ -1,7 +1,7 @@
 """The files of a data set in their order, with their published splits, and their rows, each with its place."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,9 +103,10 @@ def _named_files(dataset: Dataset) -> dict[str, DataFile]:
 def _entries(dataset: Dataset) -> list[tuple[str | None, Any]]:
     """Return the entries of the params, or else of the layout, each with its published split."""
     source, layout = Path(dataset.source), LAYOUTS[dataset.layout]
-    if dataset.files or dataset.splits or source.is_file():
+    splits: Mapping[str, Sequence[Any]] = dataset.splits
+    if dataset.files or splits or source.is_file():
         return [*((None, entry) for entry in dataset.files),
-                *((split, entry) for split in ALL_SPLITS for entry in dataset.splits.get(split, []))]
+                *((split, entry) for split in ALL_SPLITS for entry in splits.get(split, []))]
     if layout.reader == "posts" and not any((source / name).exists() for name in layout.splits.values()):
         return []  # other editions, which have no split
     return list(layout.splits.items())

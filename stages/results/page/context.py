@@ -148,7 +148,7 @@ def build(results: Results, datasets: list[Dataset], examples: int = 0) -> Page:
     """Return the page's content; ``examples`` is the number of items whose outputs are shown, over all blocks."""
     graphs = {dataset.name: dataset.graph for dataset in datasets if dataset.graph is not None}
     data = {name: explorer_data(graph, GRAPH_BYTES // len(graphs)) for name, graph in graphs.items()}
-    used = {one.track for one in (*results.runs, *results.models)}
+    used = {run.track for run in results.runs} | {model.track for model in results.models}
     tracks = [track for track in TRACKS.values() if track.name in used]
     writing = sum(not block.track.classifies for block in results.blocks)
     each = -(-examples // max(writing, 1))
@@ -161,7 +161,8 @@ def build(results: Results, datasets: list[Dataset], examples: int = 0) -> Page:
 
 def _track(track: TrackResults, results: Results, examples: int) -> TrackView:
     """Return the page's content of one track."""
-    models, runs = ([one for one in own if one.track == track.name] for own in (results.models, results.runs))
+    models = [model for model in results.models if model.track == track.name]
+    runs = [run for run in results.runs if run.track == track.name]
     blocks = [block for block in results.blocks if block.track is track]
     return TrackView(
         track, [_model(model, track, place) for place, model in enumerate(models)],
