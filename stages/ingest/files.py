@@ -103,7 +103,7 @@ def _named_files(dataset: Dataset) -> dict[str, DataFile]:
 def _entries(dataset: Dataset) -> list[tuple[str | None, Any]]:
     """Return the entries of the params, or else of the layout, each with its published split."""
     source, layout = Path(dataset.source), LAYOUTS[dataset.layout]
-    splits: Mapping[str, Sequence[Any]] = dataset.splits
+    splits: Mapping[Any, Sequence[Any]] = dataset.splits
     if dataset.files or splits or source.is_file():
         return [*((None, entry) for entry in dataset.files),
                 *((split, entry) for split in ALL_SPLITS for entry in splits.get(split, []))]
