@@ -8,7 +8,10 @@ and v(Y). The importance of a word is the share of F that is lost without it,
 
     G(x_i; X, Y) = (F(X, Y) - F(X without x_i, Y)) / F(X, Y).
 
-Without x_i, v(X) changes only where x_i alone is the largest, to the second largest value.
+Without x_i, v(X) changes only where x_i alone is the largest, to the second largest value; so one pass over the words
+gives every v(X without x_i). Coordinates are ranked by sorting 64-bit keys whose high bits order like the value and
+whose low bits are the number of the coordinate. Sums over ranks are sums of integers, so scores do not depend on
+the other texts of a batch.
 
 Ties between coordinates: ``ordinal`` ranks by value, then by number of the coordinate, and takes
 F = 1 - 6 sum d^2 / (D (D^2 - 1)); ``average`` gives equals their mean rank: the true Spearman correlation.
@@ -21,7 +24,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +47,9 @@ if TYPE_CHECKING:
 STAGE = "psi"
 CHUNK = 8192  # rows of table tokens; decides the row groups of what is written
 NO_LIKENESS = 1e-6
-_REMEMBERED = 1 << 14
+# Numbers in one intermediate array: a mebibyte of ranks, so that a few of them stay in the processor's cache.
+_BLOCK = 1 << 17
+_REQUESTS = 2048
 
 
 def run(tokens: Callable[[], Iterable[pa.Table]], examples: pa.Table, vectors: VectorTable, params: "Psi",
@@ -61,15 +66,19 @@ def run(tokens: Callable[[], Iterable[pa.Table]], examples: pa.Table, vectors: V
     for batch in tokens():
         cut = slice(*np.searchsorted(firsts, [done, done + batch.num_rows]))
         if cut.start < cut.stop:
-            found = importance(vectors.matrix, texts, firsts[cut], seconds[cut], params.ties)
-            # 0 - 0 / F is -0 for negative F; one zero is enough.
-            scores, offsets = found.scores + 0.0, pa.array(found.offsets, pa.int32())
-            yield pa.table({
-                "text_id": pairs[cut, 0], "mode": np.array(MODES)[pairs[cut, 1]], "pair": pairs[cut, 2],
-                "word": batch["token"].take(pa.array(firsts[cut] - done)),
-                "score": pa.ListArray.from_arrays(offsets, pa.array(scores)),
-                "primary": pa.ListArray.from_arrays(offsets, pa.array(scores > params.alpha))})
+            yield _scored(batch["token"].take(pa.array(firsts[cut] - done)), pairs[cut], texts, firsts[cut],
+                          seconds[cut], vectors.matrix, params)
         done += batch.num_rows
+
+
+def _scored(words: pa.ChunkedArray, pairs: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray,
+            vectors: np.ndarray, params: "Psi") -> pa.Table:
+    found = importance(vectors, texts, firsts, seconds, params.ties)
+    # 0 - 0 / F is -0 for negative F; one zero is enough.
+    scores, offsets = found.scores + 0.0, pa.array(found.offsets, pa.int32())
+    return pa.table({"text_id": pairs[:, 0], "mode": np.array(MODES)[pairs[:, 1]], "pair": pairs[:, 2], "word": words,
+                     "score": pa.ListArray.from_arrays(offsets, pa.array(scores)),
+                     "primary": pa.ListArray.from_arrays(offsets, pa.array(scores > params.alpha))})
 
 
 def counts(rows: pa.Table) -> dict[str, int]:
@@ -85,8 +94,13 @@ def counts(rows: pa.Table) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Importance:
-    """F(X, Y) of requests ``(X, Y)`` as ``likeness`` (R,), and G of each word of X: request r has
-    ``scores[offsets[r]:offsets[r + 1]]``."""
+    """Scores of requests ``(X, Y)``.
+
+    Attributes:
+        likeness: F(X, Y) of each request (R,).
+        offsets: request r has the scores ``scores[offsets[r]:offsets[r + 1]]`` (R + 1,).
+        scores: G of each word of X.
+    """
 
     likeness: np.ndarray
     offsets: np.ndarray
@@ -102,44 +116,115 @@ def importance(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: n
     """
     if vectors.ndim != 2 or vectors.shape[1] < 2:
         raise ValueError(f"vectors must be a matrix of two or more columns, found the shape {vectors.shape}")
-
-    @lru_cache(_REMEMBERED)
-    def ranks_of(position: int) -> np.ndarray:
-        words = vectors[texts.at(position)]
-        return centred_ranks(words.max(axis=0, keepdims=True), ties)[0] if len(words) else np.zeros(vectors.shape[1])
-
     offsets = np.concatenate([[0], np.cumsum(texts.lengths[firsts])]).astype(np.int64)
     found = Importance(np.zeros(len(firsts)), offsets, np.zeros(offsets[-1]))
-    for first in np.unique(firsts[np.diff(offsets) > 0]).tolist():
-        ranks = _ranks_without_each(vectors[texts.at(first)], ties)
-        for request in np.flatnonzero(firsts == first).tolist():
-            whole, *without = _correlation(ranks, ranks_of(int(seconds[request])), ties)
-            found.likeness[request] = whole
-            if len(ranks) == 1:
-                found.scores[offsets[request]] = 1.0
-            elif abs(whole) >= NO_LIKENESS:
-                found.scores[offsets[request]:offsets[request + 1]] = (whole - np.array(without)) / whole
+    for start in range(0, len(firsts), _REQUESTS):
+        _score(vectors, texts, firsts, seconds, np.arange(start, min(start + _REQUESTS, len(firsts))), ties, found)
     return found
 
 
-def _ranks_without_each(words: np.ndarray, ties: str) -> np.ndarray:
-    """Return the centred ranks of v(X) of a text with vectors ``words`` (n, D), and of v(X without x_i) for each i,
-    (n + 1, D); of a text of one word those of v(X) alone."""
-    if len(words) == 1:
-        return centred_ranks(words, ties)
-    runner_up, best = np.partition(words, len(words) - 2, axis=0)[-2:]
-    # Where two words share the lead, the runner-up is as large.
-    return centred_ranks(np.concatenate([best[None], np.where(words == best, runner_up, best)]), ties)
+def _score(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray, requests: np.ndarray,
+           ties: str, found: Importance) -> None:
+    """Fill in the scores of ``requests``."""
+    used, place = np.unique(seconds[requests], return_inverse=True)
+    ranked = _text_ranks(vectors, texts, used, ties)
+    sources, owner = np.unique(firsts[requests], return_inverse=True)
+    by_source = np.argsort(owner, kind="stable")  # requests of source s: by_source[starts[s]:starts[s + 1]]
+    starts = np.searchsorted(owner[by_source], np.arange(len(sources) + 1))
+    for group in _equal_lengths(texts.lengths[sources], vectors.shape[1]):
+        own = np.concatenate([by_source[starts[source]:starts[source + 1]] for source in group])
+        number = np.repeat(np.arange(len(group)), (starts[group + 1] - starts[group]))
+        block = _Block(vectors[texts.rows(sources[group]).T], ties)
+        likeness, scores = block.scores(number, ranked.take(place[own]))
+        found.likeness[requests[own]] = likeness
+        into = found.offsets[requests[own]][:, None] + np.arange(scores.shape[1])
+        found.scores[into] = scores
 
 
-def _correlation(ranks: np.ndarray, other: np.ndarray, ties: str) -> np.ndarray:
-    """Return the rank correlation of each row of centred ``ranks`` (n, D) with ``other`` (D,), (n,); 0 where one of
-    them has no order."""
-    product, squares, others = ranks @ other, np.square(ranks).sum(axis=1), other @ other
+def _equal_lengths(lengths: np.ndarray, width: int) -> Iterator[np.ndarray]:
+    """Yield positions of equal length above 0, so few at a time that an array over their words stays small."""
+    order = np.argsort(lengths, kind="stable")
+    for group in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        length = int(lengths[group[0]]) if len(group) else 0
+        if length:
+            size = max(1, _BLOCK // (length * width))
+            yield from np.split(group, range(size, len(group), size))
+
+
+def _text_ranks(vectors: np.ndarray, texts: Texts, positions: np.ndarray, ties: str) -> "_Ranks":
+    """Return the ranks of v(X) of texts (T, D); all zero for a text without words."""
+    found = _Ranks(np.zeros((len(positions), vectors.shape[1])), np.zeros(len(positions)))
+    for group in _equal_lengths(texts.lengths[positions], vectors.shape[1]):
+        ranked = _Ranks.of(vectors[texts.rows(positions[group]).T].max(axis=0), ties)
+        found.ranks[group], found.squares[group] = ranked.ranks, ranked.squares
+    return found
+
+
+class _Block:
+    """Texts of one length and all of their texts without a word, ranked once for all comparisons."""
+
+    def __init__(self, words: np.ndarray, ties: str) -> None:
+        """Take the vectors of each word in turn (n, B, D), n >= 1."""
+        self.length, self.ties = len(words), ties
+        best, runner_up = _two_largest(words)  # (B, D) each
+        self.whole = _Ranks.of(best, ties)
+        leads = words == best  # (n, B, D)
+        changed = (leads & (best > runner_up)).any(axis=2)
+        self.text, self.word = np.nonzero(changed.T)  # (K,) words without which v(X) is another
+        # Where two words share the lead, the runner-up is as large.
+        self.without = _Ranks.of(np.where(leads, runner_up, best)[self.word, self.text], ties)  # (K, D)
+
+    def scores(self, text: np.ndarray, seconds: "_Ranks") -> tuple[np.ndarray, np.ndarray]:
+        """Return F (R,) and G (R, n) of texts number ``text`` (R,) against ``seconds`` (R, D)."""
+        requests = np.arange(len(text))
+        likeness = _correlation(self.whole, text, seconds, requests, self.ties)
+        if self.length == 1:
+            return likeness, np.ones((len(text), 1))
+        first, count = np.searchsorted(self.text, text), np.bincount(self.text, minlength=len(self.whole.ranks))[text]
+        count[np.abs(likeness) < NO_LIKENESS] = 0
+        request = np.repeat(requests, count)
+        row = np.arange(len(request)) - np.repeat(np.cumsum(count) - count, count) + first[request]
+        without = _correlation(self.without, row, seconds, request, self.ties)
+        scores = np.zeros((len(text), self.length))
+        scores[request, self.word[row]] = (likeness[request] - without) / likeness[request]
+        return likeness, scores
+
+
+def _two_largest(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest and second largest of (n, ...) along the first axis; -inf for the second of one."""
+    best, runner_up = words[0].copy(), np.full_like(words[0], -np.inf)
+    for word in words[1:]:
+        np.maximum(runner_up, np.minimum(best, word), out=runner_up)
+        np.maximum(best, word, out=best)
+    return best, runner_up
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """Centred ranks of vectors (R, D), and the sum of squares of each row (R,), 0 where there is no order."""
+
+    ranks: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray, ties: str) -> "_Ranks":
+        """Rank each row of ``values`` (R, D)."""
+        ranks = centred_ranks(values, ties)
+        return cls(ranks, np.einsum("rd,rd->r", ranks, ranks))
+
+    def take(self, rows: np.ndarray) -> "_Ranks":
+        """Return some rows, in the order given."""
+        return _Ranks(self.ranks[rows], self.squares[rows])
+
+
+def _correlation(firsts: _Ranks, first: np.ndarray, seconds: _Ranks, second: np.ndarray, ties: str) -> np.ndarray:
+    """Return the rank correlation of rows ``first`` with rows ``second`` (P,); 0 where a row has no order."""
+    product = np.einsum("rd,rd->r", firsts.ranks[first], seconds.ranks[second])
+    squares, others = firsts.squares[first], seconds.squares[second]
     if ties == "average":
         scale = np.sqrt(squares * others)
         return np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
-    width = len(other)
+    width = firsts.ranks.shape[1]
     differences = (squares + others - 2 * product) / 4  # sum of d^2, an integer
     return np.where((squares > 0) & (others > 0), 1 - 6 * differences / (width * (width**2 - 1)), 0.0)
 
@@ -147,14 +232,21 @@ def _correlation(ranks: np.ndarray, other: np.ndarray, ties: str) -> np.ndarray:
 def centred_ranks(values: np.ndarray, ties: str) -> np.ndarray:
     """Return twice the rank of each value in its row, less the mean: integers that add up to 0 (R, D).
 
-    Of equal values the one of the lower coordinate has the lower rank, under ``average`` all have their mean rank.
+    ``values`` (R, D) are float32, finite and without negative zeros.
     """
     width = values.shape[1]
     if ties == "average":
         return 2 * rankdata(values, axis=1) - (width + 1)
+    bits = np.ascontiguousarray(values).view(np.int32)
+    # As integers, negative floats stand in reverse: turning all bits but the sign puts them right.
+    keys = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)
+    shift = max(1, (width - 1).bit_length())
+    keys <<= shift
+    keys |= np.arange(width)
+    keys.sort(axis=1)
+    column = keys & ((1 << shift) - 1)
     ranks = np.empty(values.shape)
-    order = np.argsort(values, axis=1, kind="stable")
-    np.put_along_axis(ranks, order, 2.0 * np.arange(width)[None] - (width - 1), axis=1)
+    np.put_along_axis(ranks, column, 2.0 * np.arange(width)[None] - (width - 1), axis=1)
     return ranks
 
 

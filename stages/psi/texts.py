@@ -36,13 +36,14 @@ class Texts:
             raise InputError(f"table tokens: text {missing[0]} has no row (and {len(missing) - 1} more). {STALE}")
         return found
 
-    def at(self, position: int) -> np.ndarray:
-        """Return the words of one text."""
-        return self.words[self.offsets[position]:self.offsets[position + 1]]
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """Return the words of texts of equal length as a matrix (len(positions), length)."""
+        length = int(self.lengths[positions[0]]) if len(positions) else 0
+        return self.words[self.offsets[positions][:, None] + np.arange(length)]
 
     def of(self, text_id: int) -> np.ndarray:
         """Return the words of the text of an id."""
-        return self.at(int(self.positions(np.array([text_id]))[0]))
+        return self.rows(self.positions(np.array([text_id])))[0]
 
 
 def read_words(batches: Iterable[pa.Table], spelt: Callable[[str], str] = str) -> Texts:
