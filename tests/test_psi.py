@@ -15,9 +15,8 @@ from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.psi import psi
 from stages.psi.params import Psi
-from stages.psi.psi import centred_ranks, importance
+from stages.psi.psi import importance
 from stages.psi.texts import Texts, VectorTable
-from stages.psi.word_vectors import split_texts
 
 # The equations, one number at a time; a text is a list of vectors.
 
@@ -88,14 +87,6 @@ def test_scores_are_those_of_the_equations(ties, levels):
                 expected if ties == "ordinal" else pytest.approx(expected, rel=1e-9, abs=1e-12))
 
 
-def test_equal_coordinates_rank_by_their_number_or_share_a_rank():
-    values = np.array([[2, 1, 2, 1, 0], [0, 0, 0, 0, 0]], dtype=np.float32)
-    assert ((centred_ranks(values, "ordinal") + 4) / 2).tolist() == [[3, 1, 4, 2, 0], [0, 1, 2, 3, 4]]
-    assert ((centred_ranks(values, "average") + 4) / 2).tolist() == [[3.5, 1.5, 3.5, 1.5, 0], [2] * 5]
-    extreme = np.array([[3e38, -3e38, 0.0, -0.0, -2, 2]], dtype=np.float32)
-    assert ((centred_ranks(extreme, "ordinal") + 5) / 2).tolist() == [[5, 0, 2, 3, 1, 4]]
-
-
 def test_guards():
     vectors = np.array([[1, 2, 3, 4], [4, 3, 2, 1], [2, 4, 1, 3], [-1, -1, -1, -1]], dtype=np.float32)
     texts = as_texts([[0], [0, 2], [], [2], [3, 3], [0, 3]])
@@ -121,8 +112,6 @@ def test_tokens_find_their_vectors_in_lower_case_and_else_as_written():
     assert table.numbers(["Cat", "cat", "NASA", "nasa", "DOG", "", "xyz"]).tolist() == [0, 0, 1, 4, 2, 4, 4]
     assert table.matrix[table.unknown].tolist() == [-1.0, -1.0]
 
-
-# The stage
 
 WORDS = [["How", "do", "I", "learn", "French", "?"], ["the", "best", "way", "to", "learn", "French"], ["hello"], [],
          ["why", "xyz", "why"], ["How", "do", "you", "do"]]
@@ -188,14 +177,6 @@ def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before():
     before = stage_rows()
     kept = rows[(rows["mode"] == "xy") | rows["text_id"].isin(examples["source_id"])]
     pd.testing.assert_frame_equal(kept.reset_index(drop=True), before.reset_index(drop=True))
-
-
-def test_texts_of_a_split_are_all_that_its_examples_name():
-    _, examples, _ = tables()
-    found = split_texts(examples)
-    assert {split: ids.tolist() for split, ids in found.items()} == {
-        "train": [10, 20, 30, 40, 60], "validation": [50, 60], "test": [10, 40]}
-    assert len(source_pairs(pairs_of(examples), [])) == 0
 
 
 def test_stage_writes_the_table_and_says_whose_vectors_it_used(tmp_path, monkeypatch):
