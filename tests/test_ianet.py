@@ -43,9 +43,6 @@ def ended(output):
     return output.tolist()[: output.tolist().index(EOS)]
 
 
-# The two sequences
-
-
 def test_sequences_are_those_of_a_plain_loop_as_wide_as_the_longest():
     ids, mask, lengths = drawn()
     for sequence, kind in zip(primary_secondary(ids, mask, lengths), (True, False), strict=True):
@@ -63,9 +60,6 @@ def test_a_text_of_one_kind_leaves_a_single_mask_to_the_other(primary):
     whole, other = kinds if primary else reversed(kinds)
     assert rows(whole) == [[word for word, _ in text] for text in texts(ids, mask, lengths)]
     assert rows(other) == [[MASK]] * len(ids)
-
-
-# The decoder layer
 
 
 def attended(attention, queries, states, allowed):
@@ -106,9 +100,6 @@ def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum(
         x = (total - total.mean(-1, keepdim=True)) / spread * layer.joint_norm.weight
         expected = x + layer.narrow(layer.widen(x).clamp(min=0))
         torch.testing.assert_close(found[item], expected, atol=BOUND, rtol=BOUND)
-
-
-# The model
 
 
 def test_each_encoder_reads_its_own_sequence():

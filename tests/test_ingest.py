@@ -202,17 +202,6 @@ def test_invariants_of_examples(tmp_path, changes):
     assert not made.examples["split"].equals(other.examples["split"])
 
 
-def test_sampling_does_not_shrink_the_pool_of_negatives(tmp_path):
-    pairs = corpus(400, seed=2)
-    full, small = (by_key(ingested(raw(pairs), dataset(), Ingest(neg_source="retrieved", **SHARES, max_rejected=1,
-                                                                max_train=limit), 3, tmp_path)) for limit in (None, 10))
-    train = small[small["split"] == "train"]
-    assert len(train) == 10
-    merged = train.merge(full, on=["source", "target"])
-    assert (merged["negative_x"] == merged["negative_y"]).all()
-    assert (merged["split_x"] == merged["split_y"]).all()
-
-
 def project(folder, **params):
     """A project folder with one data set of random pairs."""
     (folder / "raw").mkdir()

@@ -39,9 +39,6 @@ def test_texts_stand_in_the_order_of_their_keys(tmp_path, monkeypatch, batch):
     assert len(in_key_order(text_file(tmp_path, texts), wanted & False)) == 0
 
 
-# Retrieved and mined texts
-
-
 def vectors_of(texts):
     """Unit vectors that know nothing but the words of a text."""
     found = np.zeros((len(texts), 24), dtype=np.float32)
@@ -77,9 +74,6 @@ def test_retrieved_texts_are_the_most_similar_outside_the_component(tmp_path, mo
             assert answer in others
             assert np.isclose(near[query, answer], max(near[query, n] for n in others if near[query, n] <= 0.7),
                               atol=2e-5)
-
-
-# Outputs of others
 
 
 def bm25_scores(documents):
@@ -159,9 +153,6 @@ def test_outputs_of_others_are_the_first_that_an_item_may_have(tmp_path, way, ce
     asked = np.flatnonzero(every % 7 == 0)
     few = search(items, split, asked, group, file, way, 5, None, coarse, ceiling)
     assert few.tolist() == found[asked].tolist()
-
-
-# Mined negatives of a data set
 
 
 def made_of(pairs, folder, seed=3, **changes):

@@ -8,13 +8,7 @@ from keycontrast.errors import InputError
 from stages.ingest.counts import leak_report
 from stages.ingest.items import plain_items
 from stages.ingest.params import Ingest
-from stages.ingest.splits import (
-    TEST,
-    TRAIN,
-    VALIDATION,
-    split_by_hash,
-    split_groups,
-)
+from stages.ingest.splits import TEST, TRAIN, VALIDATION, split_by_hash, split_groups
 from stages.ingest.text_keys import text_key
 
 

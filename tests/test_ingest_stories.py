@@ -120,18 +120,6 @@ def test_stories_of_files_in_different_forms_are_one_data_set(tmp_path):
     assert pairs[36] == (" ".join([*lists[36][:3], lists[36][3].capitalize()]), lists[36][4])
 
 
-def test_published_splits_of_stories_are_kept(tmp_path):
-    lists = stories(60)
-    # Two stories of training begin like one of the test, one is also there as a whole.
-    lists[0] = [lists[50][0], *lists[0][1:]]
-    read = rows([*lists[:40], lists[51]], "train", "a") + rows(lists[40:], "test", "b")
-    made = made_of([], tmp_path, read=read)
-    assert made.counts["examples"] == {"train": 31, "validation": 8, "test": 20}
-    assert made.rejected[["row", "reason"]].to_numpy().tolist() == [
-        [1, "other split: its texts are connected with rows of a split that is evaluated"],
-        [41, "other split: kept as b row 12, of a split that is evaluated"]]
-
-
 def test_hashed_splits_are_the_same_whatever_the_mode(tmp_path):
     lists = stories(200)
     homes = []

@@ -6,12 +6,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from keycontrast.text.pipelines import (
-    EMBEDDED_FOLDER,
-    describe_pipeline,
-    load_pipeline,
-    noun_chunks,
-)
+from keycontrast.text.pipelines import EMBEDDED_FOLDER, describe_pipeline, load_pipeline, noun_chunks
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,6 @@ def read(rewriter, content):
     return outputs, real, rewriter.bags(outputs, real)
 
 
-# The loss
-
-
 def test_loss_equals_a_loop_and_so_does_its_gradient():
     random = torch.Generator().manual_seed(0)
     bag = (3 * torch.rand(4, 9, generator=random, dtype=torch.float64)).requires_grad_()
@@ -32,9 +29,6 @@ def test_loss_equals_a_loop_and_so_does_its_gradient():
     torch.testing.assert_close(found, torch.stack(expected))
     gradients = [torch.autograd.grad(values.sum(), bag)[0] for values in (found, torch.stack(expected))]
     torch.testing.assert_close(*gradients)
-
-
-# The bags
 
 
 def test_a_bag_is_the_sum_of_softmaxes_of_real_words():
@@ -59,9 +53,6 @@ def test_gumbel_counts_likeliest_words_when_decoding():
             total += torch.bincount(named, minlength=VOCABULARY)
         torch.testing.assert_close(found.memory[row], total)
     assert (read(rewriter, content)[2].memory == found.memory).all()
-
-
-# The memory
 
 
 @pytest.mark.parametrize("gumbel", [False, True])
@@ -97,9 +88,6 @@ def test_generation_teaches_the_bag_through_the_memory(gumbel):
     rewriter = model("latent_bow", gumbel=gumbel).train()
     rewriter.sums(batch(), None)["generation"].backward()
     assert all(predict.weight.grad.any() for predict in rewriter.predict)
-
-
-# The decoder
 
 
 def test_the_network_equals_its_equations():

@@ -100,8 +100,6 @@ def test_after_another_commit_what_this_machine_recorded_is_not_used(folder):
     assert machine_lock() == read_lock()
 
 
-# keycontrast verify
-
 def md5(content):
     return hashlib.md5(content).hexdigest()
 

@@ -5,12 +5,7 @@ import math
 import pytest
 import torch
 
-from models.common.losses import (
-    bow_loss,
-    gaussian_kl,
-    masked_mean,
-    pair_contrast,
-)
+from models.common.losses import bow_loss, gaussian_kl, masked_mean, pair_contrast
 from models.hcl.hcl import Contrasted, free_bits_kl, mahalanobis
 
 
@@ -36,9 +31,6 @@ def normal(*shape, seed=0):
 def gaussians(batch=5, size=3, seed=0):
     """mu_q, logvar_q, mu_p, logvar_p (B, dz) each."""
     return normal(4, batch, size, seed=seed).unbind(0)
-
-
-# Gaussian KL
 
 
 def test_kl_equals_a_loop_over_dimensions():
@@ -72,9 +64,6 @@ def test_a_floor_on_the_total_stops_all_gradients_or_none():
         torch.testing.assert_close(kl.grad, torch.full_like(kl, gradient))
 
 
-# Contrasts
-
-
 def test_distance_contrasts_equal_the_printed_form_and_infonce():
     d_pos, d_neg, t = normal(50).abs(), normal(50, seed=1).abs(), 0.3
     both = torch.stack([d_pos, d_neg]) / t
@@ -99,17 +88,11 @@ def test_contrasts_stay_finite_and_depend_on_the_difference_alone(loss):
     torch.testing.assert_close(loss(first + 7.0, second + 7.0, 0.5), loss(first, second, 0.5))
 
 
-# Mahalanobis distance
-
-
 def test_mahalanobis_equals_a_loop():
     points, mu, logvar = normal(3, 4, 6).unbind(0)
     expected = [sum((points[b, k] - mu[b, k]).item() ** 2 / math.exp(logvar[b, k]) for k in range(6)) / 6
                 for b in range(4)]
     assert mahalanobis(points, mu, logvar).tolist() == pytest.approx(expected)
-
-
-# Reduction and bag of words
 
 
 def test_masked_samples_change_nothing():
@@ -126,13 +109,6 @@ def test_mean_of_nothing_is_zero_with_zero_gradient():
     assert (values.grad == 0).all()
 
 
-def test_means_of_micro_batches_add_up():
-    values, mask = normal(7), torch.tensor([True, False, True, True, False, False, True])
-    whole = masked_mean(values, mask)
-    parts = sum(masked_mean(values[part], mask[part], count=4) for part in (slice(0, 3), slice(3, 7)))
-    torch.testing.assert_close(parts, whole)
-
-
 def test_bag_of_words_equals_a_loop_and_ignores_the_order():
     logits, targets = normal(2, 5), torch.tensor([[1, 4, 4], [0, 2, 3]])
     mask = torch.tensor([[True, True, True], [True, True, False]])
@@ -143,9 +119,6 @@ def test_bag_of_words_equals_a_loop_and_ignores_the_order():
     assert bow_loss(logits, targets, mask).tolist() == pytest.approx(expected)
     order = [2, 0, 1]
     torch.testing.assert_close(bow_loss(logits, targets[:, order], mask[:, order]), bow_loss(logits, targets, mask))
-
-
-# Contrast of pairs (PGKPR eq. 3)
 
 
 SIMILARITIES = ("cosine", "dot")
@@ -177,6 +150,7 @@ def by_loop(anchor, positive, temperature, similarity, groups=None, others=None)
 @pytest.mark.parametrize("groups", [None, [0, 1, 0, 2, 1]])
 @pytest.mark.parametrize("with_others", [False, True])
 def test_values_and_gradients_are_those_of_a_loop(similarity, groups, with_others):
+    """PGKPR eq. 3."""
     anchor, positive, others = vectors()
     if not with_others:
         others = None

@@ -8,13 +8,7 @@ import pytest
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 
-from stages.metrics.bleu import (
-    corpus_bleu_statistic,
-    count_matches,
-    distinct,
-    intra_distinct,
-    sacrebleu,
-)
+from stages.metrics.bleu import corpus_bleu_statistic, count_matches, distinct, intra_distinct, sacrebleu
 from stages.metrics.bleu import sentence_bleu as of_sentences
 from stages.metrics.embeddings import EncoderVectors, embedding_similarity
 from stages.metrics.tokens import basic_tokens

@@ -23,15 +23,6 @@ METHODS = [ROOT / "docs" / f"{method}.md" for method in ("hcl", "pgkpr", "clld")
 MKDOCS = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506 - strings alone
 
 
-@pytest.mark.parametrize(("file", "text", "expected"), [
-    ("README.md", "[a](docs/hcl.md#b) [c](LICENSE)", "[a](hcl.md#b) [c](LICENSE.txt)"),
-    ("docs/hcl.md", "[a](../README.md) [b](gpu.md) [c](#d)", "[a](index.md) [b](gpu.md) [c](#d)"),
-    ("README.md", "[a](https://b.org/docs/hcl.md) `](no/such.md)`", "[a](https://b.org/docs/hcl.md) `](no/such.md)`"),
-])
-def test_links_are_those_of_the_site(file, text, expected):
-    assert pages.with_links_of_the_site(text, file) == expected
-
-
 def test_every_document_has_its_place_in_the_navigation():
     def named(part):
         return [part] if isinstance(part, str) else [

@@ -296,8 +296,6 @@ def test_two_processes_share_the_micro_batches_and_train_the_same_model(tmp_path
     assert alone.module.unused.grad is None
 
 
-# torch.cuda is patched: nothing here needs a GPU
-
 @pytest.fixture
 def joined(monkeypatch):
     """Pretend to be one of two processes; returns what each call to torch was."""

@@ -247,8 +247,6 @@ def test_a_path_reaches_the_stages_in_its_setting(sample):
     assert parse_params(content, "recipe").encoder.source == "characters:sample"
 
 
-# The CLLD track
-
 @pytest.fixture
 def unclassified(sample):
     """The default recipe without its own classifiers."""

@@ -78,8 +78,6 @@ def test_every_parameter_that_draws_a_gradient_is_trained(case):
     assert {id(parameter) for parameter in groups[0].parameters} == encoder
 
 
-# Seq2Seq with a pointer
-
 X_IDS = torch.tensor([[3, 5, 3, 0], [1, 2, 2, 2]])
 WEIGHTS = torch.tensor([[[0.2, 0.5, 0.3, 0.0]], [[0.1, 0.2, 0.3, 0.4]]])
 LOGITS = torch.tensor([[[0.3, -1.0, 2.0, 0.1, 0.0, 0.7]], [[1.0, 0.0, 0.0, -2.0, 0.5, 0.5]]])
@@ -127,9 +125,6 @@ def test_marks_and_padding_are_not_copied(name, tmp_path):
         marks = {case.marks.start, case.marks.end, case.marks.pad}
         assert set((row > 1e-6).nonzero().flatten().tolist()) <= set(ids.tolist()) - marks
         assert float(row.sum()) == pytest.approx(1.0, abs=1e-4)
-
-
-# Seq2Seq-DU
 
 
 @pytest.fixture
@@ -185,17 +180,6 @@ def test_the_schema_is_wired_and_its_padding_is_not(du):
     wider = {"s_ids": more, "s_mask": torch.cat([batch["s_mask"], batch["s_mask"].flip(0)], dim=1),
              "s_real": torch.cat([batch["s_real"], torch.zeros_like(batch["s_real"])], dim=1)}
     torch.testing.assert_close(du.model.nll({**batch, **wider}), nll)
-
-
-def test_the_encoder_learns_at_its_own_rate(du):
-    task = PieceTask(du.model, du.batches, du.batches,
-                     {"learning_rate": 0.02, "encoder_rate": 0.003, "micro_batch": 8}, 3)
-    groups = {group.name: (len(list(group.parameters)), group.rate) for group in task.parameter_groups()}
-    count = len(list(du.model.encoder.parameters()))
-    assert groups == {"encoder": (count, 0.003), "rest": (len(list(du.model.parameters())) - count, 0.02)}
-
-
-# The CVAE of GRUs (Zhao et al. 2017)
 
 
 @pytest.fixture

@@ -19,14 +19,7 @@ from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import KINDS, latent_points, separation, tsne
 from stages.tracks.hcl.params import GenerateHcl, ProbeHcl, TrainHcl
-from stages.tracks.hcl.probe import (
-    _write,
-    draw,
-    frequent_negatives,
-    keyword_choices,
-    run,
-    swap_measures,
-)
+from stages.tracks.hcl.probe import _write, draw, frequent_negatives, keyword_choices, run, swap_measures
 
 LATENT = 6
 

@@ -17,7 +17,6 @@ from stages.psi import psi
 from stages.psi.params import Psi
 from stages.psi.psi import centred_ranks, importance
 from stages.psi.texts import Texts, VectorTable
-from stages.psi.word_vectors import split_texts
 
 # The equations, one number at a time; a text is a list of vectors.
 
@@ -122,8 +121,6 @@ def test_tokens_find_their_vectors_in_lower_case_and_else_as_written():
     assert table.matrix[table.unknown].tolist() == [-1.0, -1.0]
 
 
-# The stage
-
 WORDS = [["How", "do", "I", "learn", "French", "?"], ["the", "best", "way", "to", "learn", "French"], ["hello"], [],
          ["why", "xyz", "why"], ["How", "do", "you", "do"]]
 
@@ -188,14 +185,6 @@ def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before():
     before = stage_rows()
     kept = rows[(rows["mode"] == "xy") | rows["text_id"].isin(examples["source_id"])]
     pd.testing.assert_frame_equal(kept.reset_index(drop=True), before.reset_index(drop=True))
-
-
-def test_texts_of_a_split_are_all_that_its_examples_name():
-    _, examples, _ = tables()
-    found = split_texts(examples)
-    assert {split: ids.tolist() for split, ids in found.items()} == {
-        "train": [10, 20, 30, 40, 60], "validation": [50, 60], "test": [10, 40]}
-    assert len(source_pairs(pairs_of(examples), [])) == 0
 
 
 def test_stage_writes_the_table_and_says_whose_vectors_it_used(tmp_path, monkeypatch):

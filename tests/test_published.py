@@ -11,7 +11,8 @@ from stages.results.tracks.hcl import HCL
 from stages.results.tracks.pgkpr import PGKPR
 
 TABLES, PGKPR_TABLES, CLLD_TABLES = (paper(track).tables for track in ("hcl", "pgkpr", "clld"))
-METRICS, PGKPR_METRICS = TABLES["1a"].metrics, PGKPR_TABLES["2a"].metrics
+
+
 def names_of(track, settings, decode, kind):
     return [row.name for row in track.published_rows(track.row(settings, decode), kind)]
 
@@ -74,8 +75,6 @@ def test_data_sets_of_the_paper_are_known_by_layout_and_name(given, kind):
     assert dataset_kind_of(*given) == kind
 
 
-# PGKPR
-
 NO_CON, NO_REC = {"contrast": {"weight": 0}}, {"reconstruction": {"weight": 0.0}}
 BY_PSI = {"keywords": {"by": "psi"}}
 IANET = {"architecture": "ianet"}
@@ -103,12 +102,6 @@ def test_a_row_of_no_epoch_is_no_row_of_the_paper(track):
     assert track.names.label(start) == f"{track.names.label(whole)}, as it starts"
     assert track.published_rows(whole, "qqp" if track is HCL else "mscoco")
     assert not track.published_rows(start, "qqp" if track is HCL else "mscoco")
-
-
-# CLLD
-
-def accuracy_of(number, row):
-    return CLLD_TABLES[number].rows[row].cells["accuracy"]
 
 
 def test_the_misprints_are_kept_and_marked():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from recurrent_cases import ARCHITECTURES, RULES, batch, model, peaked
+from recurrent_cases import RULES, batch, model, peaked
 
 from models.common import BOS, PAD
 from models.common.decoding import beam_search
@@ -11,7 +11,6 @@ from models.common.recurrent import LstmStack
 # settings that change how a model decodes, laid over those of the architecture
 CASES = [("residual_lstm", {}), ("latent_bow", {}), ("latent_bow", {"gumbel": True})]
 each_case = pytest.mark.parametrize(("architecture", "values"), CASES)
-each_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 
 
 class Replay:
@@ -72,9 +71,6 @@ def test_search_equals_one_that_keeps_no_states(architecture, values, num_beams)
     lengths = (found != PAD).sum(1).tolist()
     assert len(set(map(tuple, found.tolist()))) > 3 and len(set(lengths)) > 1  # items leave at different steps
     assert not set(found.flatten().tolist()) & {1, *RULES.banned[2:]}
-
-
-# Residual-LSTM: the rule of its additions, and its attention
 
 
 def stack(layers=4, residual_every=2, width=6):

@@ -18,7 +18,6 @@ import pytest
 from report_artifacts import (
     ATTACK,
     CLOSING,
-    IMAGE,
     ITEMS,
     SCRIPTS,
     SHA256,
@@ -34,7 +33,6 @@ from report_outline import Outline, assert_sound, part, row_of, rows
 
 import stages.results.page.context
 from pipeline.schemas import SCHEMAS
-from stages.common.figures import inline_svg
 from stages.common.paths import (
     COMPARISON,
     MODELS,
@@ -51,7 +49,7 @@ from stages.results.corpus_page import main as corpus_main
 from stages.results.gather import blocks_of
 from stages.results.model import BETTER, Model, Run
 from stages.results.page.answers import answer
-from stages.results.page.corpus import explorer_data, json_markup, read_graph, size
+from stages.results.page.corpus import explorer_data, read_graph, size
 from stages.results.page.curves import curve_groups
 from stages.results.page.examples import segments, shown_examples
 from stages.results.page.tables import result_tables
@@ -92,8 +90,6 @@ def page(built):
     return (built / REPORT_PAGE).read_text(encoding="utf-8")
 
 
-# -- the page -------------------------------------------------------------------------------------------------
-
 def test_policy_allows_our_scripts_by_their_hashes_and_nothing_from_outside(page):
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)[1].replace("&#39;", "'")
     script, = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
@@ -126,8 +122,6 @@ def test_same_artifacts_give_the_same_bytes(built, project):
     assert one == other
     assert {file.suffix for file in one} == {".html", ".svg", ".png"}
 
-
-# -- what it says ---------------------------------------------------------------------------------------------
 
 def test_header_and_what_ran(page):
     for text in ("tiny-recipe", "seed 13", "graph.iterations = 0", "num_beams = 1", SHA256, "tiny-encoder",
@@ -167,8 +161,6 @@ def test_training_shows_all_models_of_a_quantity_in_one_picture(page):
     assert training.count('data-part="legend"') == training.count("<figure>") == 4
 
 
-# -- what is missing ------------------------------------------------------------------------------------------
-
 def test_missing_metrics_of_a_listed_run_are_an_error(project, capsys):
     RunPaths("plain", 99).metrics.unlink()
     assert main([]) == 1
@@ -186,8 +178,6 @@ def test_files_of_another_kind_are_named(project, capsys):
     assert main([]) == 1 and "history.csv: column 'epoch' is missing" in capsys.readouterr().err
 
 
-# -- the parts ------------------------------------------------------------------------------------------------
-
 def test_segments_join_to_the_text_and_mark_whole_words():
     text = "Fat cats: belly  FAT, not fatty."
     parts = segments(text, ["belly fat", "fat", None, "<nokw>"])
@@ -197,17 +187,6 @@ def test_segments_join_to_the_text_and_mark_whole_words():
     assert segments("c++ (c) is hard", ["c++"])[0] == ("c++", True)
     assert segments("", ["a"]) == [] and segments("a b", []) == [("a b", False)]
 
-
-def test_inline_svg_keeps_only_ids_that_are_used_and_follows_the_theme():
-    svg = ('<?xml version="1.0"?>\n<svg xmlns="x" viewBox="0 0 72 36" width="72pt" height="36pt">'
-           '<defs><path id="m1" style="fill: #1b1f24"/></defs><g id="axes_1"><use xlink:href="#m1"/></g></svg>')
-    inline = inline_svg(svg, "plot", 'say "hi" <b>')
-    assert inline == ('<svg role="img" aria-label="say &#34;hi&#34; &lt;b&gt;" style="max-width:96px" xmlns="x" '
-                      'viewBox="0 0 72 36"><defs><path id="plot-m1" style="fill: var(--ink)"/></defs>'
-                      '<g><use xlink:href="#plot-m1"/></g></svg>')
-
-
-# -- comparison and published numbers -------------------------------------------------------------------------
 
 def run_material(name, bleu_1=0.5, settings=None, **decode):
     metrics = {"run": metrics_of(bleu_1, 0.1), "floors": {"copy": metrics_of(0.9, 1.0)}, "counts": {"examples": 3},
@@ -293,15 +272,6 @@ def test_published_values_are_below_ours_with_notes_on_misprints():
         "one", "two", "hcl (2 seeds)", "paper, Table 1a: Ours", "paper, Table 2: Ours"]
 
 
-# -- embedded data and their caps -----------------------------------------------------------------------------
-
-def test_json_cannot_be_read_as_markup():
-    nasty = {"a": [f"{CLOSING}{IMAGE}{SCRIPTS}\x00\r\n", None, [1, 2.5]]}
-    text = json_markup(nasty)
-    assert not set(text) & set("<>&\u2028\u2029\x00\r\n") and json.loads(text) == nasty
-    assert size("é") == 4
-
-
 def write_large_graph(count, neighbours, letters):
     """A graph of ``count`` phrases, each of which shares texts with the next ``neighbours``."""
     paths = DatasetPaths("large")
@@ -383,8 +353,6 @@ def test_curves_are_grouped_by_the_question_they_answer():
     assert curve_groups([Model("b", "hcl", "d", 1)], HCL.questions) == []
 
 
-# -- the answer -------------------------------------------------------------------------------------------------
-
 def answered(verdicts, seeds=2):
     """A block of ``full``, an ablation, a baseline and a floor; each is so far from ``full``."""
     settings = {"full": {}, "cut": {"graph": {"iterations": 0}}, "other": {"architecture": "seq2seq"}}
@@ -426,8 +394,6 @@ def test_a_row_of_one_seed_gets_no_verdict():
     # Floors are compared as this training ended.
     assert found.sentence.endswith("on 64 items; it is worse than copy.") and found.one_seed
 
-
-# -- the corpus -------------------------------------------------------------------------------------------------
 
 def test_top_keywords_stand_by_method_the_most_frequent_first(quick):
     corpus = part(made(), "corpus")

@@ -59,16 +59,12 @@ def results_of(folder):
         return read_results(load_params())
 
 
-# -- the page ---------------------------------------------------------------------------------------------------
-
 def test_the_page_is_sound_and_has_nothing_of_other_tracks(page):
     assert_sound(page)
     assert ATTACK not in page and "<img" not in page and "&lt;script&gt;alert(" in track(page, "clld")
     assert track(page, "hcl") == track(page, "pgkpr") == ""
     assert 'id="corpus"' not in page and 'class="explorer"' not in page
 
-
-# -- results ----------------------------------------------------------------------------------------------------
 
 def test_the_results_have_floors_runs_intervals_and_seeds(page, alone):
     results = part(page, "clld-results")
@@ -124,8 +120,6 @@ def test_steps_compare_like_with_like():
         "Do both together help beyond a second view?": [("ald", "two")]}
 
 
-# -- classes ----------------------------------------------------------------------------------------------------
-
 def texts_in(plot):
     return ["".join(one.itertext()) for one in ElementTree.fromstring(plot.svg).iter() if one.tag.endswith("text")]
 
@@ -142,8 +136,6 @@ def test_confusions_say_themselves_the_most_frequent_first():
     assert {"(blank)", "a.class.whose.name.has.no\u2026"} <= set(texts) and any("\ufffd" in text for text in texts)
     assert plot.png.startswith(b"\x89PNG") and "<script" not in plot.inline
 
-
-# -- faults -----------------------------------------------------------------------------------------------------
 
 def test_tables_of_other_classes_are_refused(project, capsys):
     table = confusion_table(np.eye(len(CLASSES), dtype=int), CLASSES).replace("alt.atheism", "alt.theism")

@@ -3,10 +3,7 @@
 import re
 
 import pytest
-from report_artifacts import (
-    REWRITERS,
-    write_rewriting,
-)
+from report_artifacts import REWRITERS, write_rewriting
 from report_outline import Outline, part, rows, track
 
 import stages.results.page.context
@@ -37,9 +34,6 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-# -- two tracks -------------------------------------------------------------------------------------------------
-
-
 def test_a_recipe_of_pgkpr_alone_has_no_empty_track_of_hcl(project):
     assert main([]) == 0
     text = REPORT_PAGE.read_text(encoding="utf-8")
@@ -48,8 +42,6 @@ def test_a_recipe_of_pgkpr_alone_has_no_empty_track_of_hcl(project):
     assert re.findall('<section aria-labelledby="([^"]+)"', text) == [
         "answer", "pgkpr-examples", "pgkpr-results", "pgkpr-training", "ran"]
 
-
-# -- results and published rows ---------------------------------------------------------------------------------
 
 def test_the_leading_table_has_released_values_with_raw_ones_beside_them(page):
     results = part(page, "pgkpr-results")
@@ -67,9 +59,6 @@ def test_the_leading_table_has_released_values_with_raw_ones_beside_them(page):
     ours = [name for name in found if not name.startswith("paper")]
     assert ours[-len(RUNS) - 2:] == ["copy", *RUNS, "pgkpr (2 seeds)mean ± sd over seeds"]
     assert found["paper, Table 3a: w/o L_con"][0] == "0.5863"       # in our unit
-
-
-# -- examples, what ran -------------------------------------------------------------------------------------------
 
 
 def test_examples_mark_every_keyword_of_the_source(page):

@@ -110,8 +110,6 @@ def test_statistics_of_other_items_are_refused():
     assert resampled({}, 5, 0) == {}
 
 
-# -- over seeds and items ----------------------------------------------------------------------------------------
-
 RESAMPLES = 4000
 
 

@@ -29,9 +29,6 @@ def gradients(built, parts):
     return {name: parameter.grad for name, parameter in built.named_parameters()}
 
 
-# Sizes
-
-
 @pytest.mark.parametrize(("architecture", "parameters"), [
     ("pgkpr", 56_708_224), ("transformer", 52_340_544), ("ianet", 48_136_000)])
 def test_parameters_at_the_size_of_the_paper(architecture, parameters):
@@ -61,9 +58,6 @@ def test_embeddings_are_scaled_by_the_root_of_the_width_and_positions_are_sines_
     words = 4 * embedder.words.weight[ids]
     torch.testing.assert_close(embedder(ids), words + sinusoids(torch.arange(3), 16))
     torch.testing.assert_close(embedder(ids, position=1), words + sinusoids(torch.tensor([1]), 16))
-
-
-# Losses
 
 
 @each_attentive
@@ -207,9 +201,6 @@ def test_a_decoder_does_not_see_what_it_predicts(architecture):
     assert not torch.allclose(changed[:, 3:], states[:, 3:])
 
 
-# Decoding
-
-
 @pytest.mark.parametrize("num_beams", [1, 3])
 @each_attentive
 def test_a_cache_changes_no_output(architecture, num_beams):
@@ -225,14 +216,6 @@ def test_a_cache_changes_no_output(architecture, num_beams):
     assert len(outputs) > 6  # or they could be equal by being trivial
 
 
-def test_outputs_depend_on_the_keywords_of_pgkpr_alone():
-    batch, mask = tagged_batch(6)
-    for architecture, differs in (("pgkpr", True), ("transformer", False)):
-        built = peaked(architecture)
-        assert torch.equal(built.rewrite(batch, mask, RULES), built.rewrite(batch, ~mask, RULES)) != differs
-        assert built.uses_keywords == differs
-
-
 def test_misuse_is_explained():
     built, (batch, mask) = model("pgkpr"), tagged_batch()
     with pytest.raises(ValueError, match=r"Pgkpr: give the keywords of the sources, mask \(B, L\)"):
@@ -242,8 +225,6 @@ def test_misuse_is_explained():
     with pytest.raises(ValueError, match="unknown setting sizes.depth"):
         RewriterConfig("pgkpr", sizes={"depth": 2})
 
-
-# TS_s and the counterparts of the contrast: the paper's example and loops
 
 LENGTHS = torch.tensor([9, 1, 4])
 REAL = torch.arange(9) < LENGTHS.unsqueeze(1)

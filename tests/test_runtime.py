@@ -10,8 +10,6 @@ import pytest
 import torch
 
 from keycontrast.errors import InputError
-from keycontrast.files import hash_values
-from stages.common.settings import hash_files
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.process import run_stage
 
@@ -125,16 +123,6 @@ def test_a_checkpoint_is_due_once_so_many_seconds_have_passed_since_the_last(tmp
     found.append(store.due())
     assert found == [False, True, True, False]
     assert FolderCheckpoints(tmp_path, "aaaa").due()  # 0 seconds: after every step
-
-
-def test_fingerprints_see_names_and_bytes(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "x").write_text("1")
-    before = hash_files([tmp_path / "a"])
-    assert hash_files([tmp_path / "a"]) == before
-    (tmp_path / "a" / "x").write_text("2")
-    assert hash_files([tmp_path / "a"]) != before
-    assert hash_values({"a": 1, "b": 2}) == hash_values({"b": 2, "a": 1}) != hash_values({"a": 1, "b": 3})
 
 
 def test_seeding_decides_the_kernels_whatever_the_environment_says(tmp_path):

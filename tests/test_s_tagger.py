@@ -79,8 +79,6 @@ def test_tags_do_not_depend_on_the_texts_beside_a_text():
     assert tag(tiny(), [], 4) == []
 
 
-# The stage
-
 WORDS = [["How", "do", "I", "learn", "French", "?"], ["what", "is", "the", "best", "way"],
          ["why", "do", "dogs", "bark"], ["I", "like", "dogs"], ["how", "do", "I", "sing", "?"],
          ["is", "French", "hard", "?"], ["xyz", "dogs", "bark"], ["the", "way"], []]

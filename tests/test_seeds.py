@@ -19,7 +19,7 @@ from stages.common.settings import module_of, stage_hash
 from stages.params import parse_params
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.common.frame import FINISHED, forget, forget_others
-from stages.tracks.registry import forget_seeds, seed_of
+from stages.tracks.registry import forget_seeds
 
 PROJECTS = {
     "hcl": (tiny_training.write_project, {"m": {"dataset": "tiny"}}),
@@ -78,12 +78,6 @@ def test_the_hash_of_a_seed_does_not_see_the_others():
         assert stage_hash(alone, stage, key, 14) == stage_hash(several, stage, key, 14), stage
         assert stage_hash(alone, stage, key) != stage_hash(several, stage, key), stage
     assert stage_hash(several, "train_hcl", "m", 13) != stage_hash(several, "train_hcl", "m", 14)
-
-
-def test_a_seed_is_asked_for_by_its_number():
-    assert (seed_of("m", [5, 4]), seed_of("m", [5, 4], 4)) == (5, 4)
-    with pytest.raises(InputError, match="--seed 9: m has the seeds 5, 4. Give one of these"):
-        seed_of("m", [5, 4], 9)
 
 
 def test_what_is_to_be_worked_on_again_is_forgotten(tmp_path, monkeypatch):

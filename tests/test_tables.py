@@ -180,8 +180,6 @@ def test_a_missing_column_or_one_of_another_type_is_refused(tmp_path, columns):
         read_table(path, TEXTS, columns)
 
 
-# Rows by id
-
 PAIRS = pa.schema([("text_id", pa.int64()), ("pair", pa.int64()), ("score", pa.list_(pa.float32()))])
 
 

@@ -24,22 +24,9 @@ from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.run.checkpoints import FolderCheckpoints
-from stages.tracks.hcl.data import (
-    TrainedOn,
-    TripleBatches,
-    UnseenKeywords,
-    joined_items,
-    word_pieces,
-)
+from stages.tracks.hcl.data import TrainedOn, TripleBatches, UnseenKeywords, joined_items, word_pieces
 from stages.tracks.hcl.params import TrainHcl
-from stages.tracks.hcl.train import (
-    HclTask,
-    _model,
-    keyword_graph,
-    main,
-    run,
-    training_metrics,
-)
+from stages.tracks.hcl.train import HclTask, _model, keyword_graph, main, run, training_metrics
 
 
 @pytest.fixture(scope="module")

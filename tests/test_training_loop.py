@@ -308,9 +308,6 @@ def test_missing_items_and_foreign_checkpoints_are_named():
         fit(other, SETTINGS, store, SEED)
 
 
-# Batches and how they are loaded
-
-
 def test_what_goes_wrong_while_loading_comes_out_and_the_thread_ends():
     class Broken(Regression):
         def load(self, items):
@@ -339,5 +336,3 @@ def test_buckets_take_every_item_once_and_pad_little():
     means = [lengths[batch].mean() for batch in batches]
     assert means != sorted(means)  # short ones do not come first
     assert all((np.diff(lengths[batch]) >= 0).all() for batch in batches)
-
-

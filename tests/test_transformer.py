@@ -83,15 +83,6 @@ def test_other_models_keep_the_librarys_pass():
     assert not is_plain_bert(albert) and not is_plain_bert(bert(hidden_act="relu"))
 
 
-def test_a_mask_to_add_lies_well_in_memory_and_hides_what_the_boolean_one_does():
-    _, mask, _ = tokens()
-    bias = masking(mask, torch.zeros(1))
-    assert bias.shape == (3, 5) and bias.stride(0) % 16 == 0
-    assert torch.equal(bias == 0, mask) and (bias[~mask] == -torch.inf).all()
-    with torch.autocast("cpu", torch.bfloat16):
-        assert masking(mask, torch.zeros(1)).dtype == torch.bfloat16
-
-
 def test_the_memory_of_all_layers_in_one_product_is_that_of_each():
     layers, memory, heads = [DecoderLayer(16, 2, 32, 0.0) for _ in range(3)], torch.randn(2, 5, 16), Heads(2)
     for layer, found in zip(layers, memory_keys_values(layers, memory, heads, None), strict=True):
@@ -114,33 +105,8 @@ def test_words_that_pad_the_vocabulary_have_no_part_in_a_loss():
         torch.testing.assert_close(found, expected)
 
 
-# Real tokens of a padded batch as rows: there and back, with their gradients
-
 SIZES = {"width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.0, "layers": 2}
 REAL = {"some": [[True, True, False], [True, False, False]], "all": [[True, True], [True, True]]}
-
-
-@pytest.mark.parametrize("which", REAL)
-def test_rows_and_back(which):
-    real = torch.tensor(REAL[which])
-    tokens, values = RealTokens(real), torch.randn(*real.shape, 4)
-    rows, count = tokens.rows(values), int(real.sum())
-    assert len(rows) == count + (which == "some")  # one for all padding
-    assert torch.equal(rows[:count], values[real])
-    assert torch.equal(tokens.padded(rows)[real], values[real])
-    assert (tokens.padded(rows)[~real] == rows[-1]).all()
-    assert torch.equal(tokens.columns[:count], torch.arange(real.shape[1]).expand_as(real)[real])
-
-
-@pytest.mark.parametrize("which", REAL)
-def test_gradients_of_both_directions(which):
-    """Of what has no use for padding, as the class demands."""
-    real = torch.tensor(REAL[which])
-    tokens, count = RealTokens(real), int(real.sum())
-    padded = torch.randn(*real.shape, 3, dtype=torch.float64, requires_grad=True)
-    rows = tokens.rows(padded).detach().requires_grad_()
-    torch.autograd.gradcheck(lambda values: tokens.rows(values)[:count], padded)
-    torch.autograd.gradcheck(lambda values: tokens.padded(values)[real], rows)
 
 
 @pytest.mark.parametrize("which", REAL)

@@ -68,8 +68,6 @@ def test_isotropic_vectors_are_centred_and_of_length_one():
     assert isotropic_vectors(vectors[:1]).tolist() == [[0.0] * 6]
 
 
-# The stage
-
 TRAIN = [["How", "do", "I", "learn", "French", "?"], ["What", "is", "the", "best", "way", "to", "learn", "french", "?"],
          ["Where", "do", "I", "learn", "  ", "chess", "?"]]
 TEXTS = [*TRAIN, ["the", "Louvre", "is", "best"], ["unseen", "words"], ["French", "?"]]

@@ -14,12 +14,10 @@ from keycontrast.text.annotate import load_annotator
 from keycontrast.text.tokens import token_table
 from pipeline import inspection, sql
 from pipeline.schemas import SCHEMAS
-from stages.common.methods import METHODS
 from stages.common.tables import Provenance, column_names, read_metadata, read_table, write_table
 from stages.keywords import embedrank, ranking_stage
 from stages.keywords import yake as stage
 from stages.keywords.params import Yake
-from stages.params import parse_params
 
 TEXTS = [
     "The rocket of NASA flies to the red planet.", "Graph methods rank words; words rank graph methods.",
@@ -108,12 +106,3 @@ def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tm
     for query, noted in ((f"SELECT * FROM {name}", True), ("SELECT * FROM tokens", False)):
         sql.run(query, None, None, "csv", None, Console())
         assert (f"{name} was left without rows: keywords.method is" in capsys.readouterr().err) == noted
-
-
-def test_every_method_that_ranks_phrases_does_so():
-    params = parse_params({"recipe": "t", "datasets": {"mine": {"source": "x.csv"}}}, "t")
-    for method in METHODS.values():
-        if method.ranks_phrases:
-            ranker = ranking_stage.ranker_of(method.name, getattr(params, method.name), "en")
-            assert ranker(written("graph theory")).table.num_rows >= 1
-            assert method.module.ranking(getattr(params, method.name), "en").described
