@@ -6,7 +6,6 @@ They run at sizes that measure nothing; no test asserts a time.
 import signal
 import time
 from importlib import import_module
-from itertools import count
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +14,7 @@ import pytest
 from benchmarks import gpu, graph, harness, keywords
 from benchmarks.__main__ import NAMES
 from benchmarks.gpu import SUBJECTS, Job
-from benchmarks.harness import Context, Disagreement, Section, compare, part, peak_memory, write_parts
+from benchmarks.harness import Context, Disagreement, Section, part, peak_memory, write_parts
 from benchmarks.keywords import WORDS, corpora, keyphrase_scores, stemmed_phrases
 from stages.graph.params import Graph
 
@@ -27,20 +26,6 @@ def hold(size):
     block = bytearray(size)
     time.sleep(0.5)
     return len(block)
-
-
-def test_contenders_take_turns_and_are_compared_with_the_first(monkeypatch):
-    ticks, turns = count(), []
-    monkeypatch.setattr(harness.time, "perf_counter", lambda: float(next(ticks)) ** 2)
-    rows = compare({"ours": lambda: turns.append("a"), "peer": lambda: turns.append("b")}, repeats=2, warmup=1,
-                   items=100, unit="pairs")
-    assert turns == ["a", "b"] * 3
-    # The clock shows squares: counted runs of ours take 5 and 13 s, those of the peer 9 and 17.
-    assert rows == [
-        {"contender": "ours", "median": "9.00 s", "fastest": "5.00 s", "slowest": "13.00 s",
-         "per second": "11 pairs", "times as long": "1.00"},
-        {"contender": "peer", "median": "13.00 s", "fastest": "9.00 s", "slowest": "17.00 s",
-         "per second": "8 pairs", "times as long": "1.44"}]
 
 
 @pytest.mark.whole

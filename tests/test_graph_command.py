@@ -44,16 +44,6 @@ def test_the_neighbourhood_has_both_directions_and_signs(paths):
     assert len(neighbourhood(Graph(paths, signed=True), 1, None, 1).edges) == 5
 
 
-def test_hops_limits_and_what_is_left_out(paths):
-    two = neighbourhood(Graph(paths, signed=True), 1, None, 2)
-    assert two.nodes["hops"].to_dict() == {1: 0, 3: 1, 2: 1, 0: 1, 4: 2}
-    assert two.nodes.loc[4, "sign"] == -1       # of the edge to sleep
-    one = neighbourhood(Graph(paths, signed=True), 1, 1, 1)
-    assert one.nodes.index.tolist() == [1, 3, 0] and one.left_out == {1: 1, -1: 0}
-    alone = neighbourhood(Graph(paths, signed=True), 5, None, 3)
-    assert alone.nodes.index.tolist() == [5] and alone.edges.empty and direct_neighbours(alone).empty
-
-
 def test_the_command_prints_the_node_its_neighbours_and_texts(paths):
     shown = asked("graph", "--signed", "Belly  FAT")
     assert "belly fat  (node 1 of small)" in shown and "2 training examples whose input has this keyword" in shown
