@@ -1,6 +1,5 @@
 """Stage ``annotate``: every text once, the same bytes for any number of workers, and after a kill."""
 
-import random
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ from keycontrast.text.annotate import load_annotator
 from keycontrast.text.pipelines import noun_chunks
 from keycontrast.text.tokens import (
     annotate_texts,
-    noun_runs,
     stream_chunks,
     token_table,
 )
@@ -68,24 +66,6 @@ def test_noun_chunks_of_a_pipeline_of_its_own_are_taken(tmp_path):
     nlp.vocab.get_noun_chunks = lambda doc: iter([(0, 1, 0), (1, 3, 0)] if len(doc) > 2 else [])
     rows = token_table(annotate_texts(nlp, [0, 1, 2], ["Dogs", "The big dogs", ""])).to_pylist()
     assert [(row["chunk_start"], row["chunk_end"]) for row in rows] == [([], []), ([0, 1], [1, 3]), ([], [])]
-
-
-def test_runs_of_nouns_agree_with_a_slow_loop():
-    draw = random.Random(0)
-    texts = [[draw.random() < 0.6 for _ in range(draw.randrange(6))] for _ in range(200)]
-    expected = []
-    for text in texts:
-        runs, begin = [], None
-        for place, inside in enumerate([*text, False]):
-            if inside and begin is None:
-                begin = place
-            if not inside and begin is not None:
-                runs.append((begin, place))
-                begin = None
-        expected.append(runs)
-    counts, start, end = noun_runs(np.array(sum(texts, []), bool), np.array(list(map(len, texts))))
-    assert counts.tolist() == list(map(len, expected))
-    assert list(zip(start, end, strict=True)) == sum(expected, [])
 
 
 def test_the_vocabulary_does_not_grow(pipeline):

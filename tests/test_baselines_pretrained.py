@@ -71,9 +71,6 @@ def start(name, count):
     return torch.full((count,), END if name in PROMPTED else tiny_pretrained.PAD)
 
 
-# All of them
-
-
 @pytest.mark.parametrize("name", ["dialogpt", "t5"])
 @pytest.mark.parametrize("options", [{}, {"num_beams": 1}, {"length_penalty": 0.0}, {"length_penalty": 2.0}])
 def test_generate_finds_what_every_other_row_is_searched_by(name, options):
@@ -82,9 +79,6 @@ def test_generate_finds_what_every_other_row_is_searched_by(name, options):
         found, given = model(name, seed), batch(name, texts(6, seed))
         ours = beam_search(Plain(found, given), start(name, 6), rules(), **options)
         assert outputs(found.rewrite(given, rules(), **options)) == outputs(ours)
-
-
-# DialoGPT
 
 
 def test_dialogpt_loses_what_the_library_does_with_the_source_left_out_of_the_labels():
@@ -109,9 +103,6 @@ def test_dialogpt_is_decoded_by_contrastive_search_too(top_k):
     assert contrastive_search(steps, first, rules()).shape[0] == 1
 
 
-# SimCTG
-
-
 def test_the_contrast_between_tokens_is_the_mean_over_ordered_pairs():
     states = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0))
     real = torch.arange(5) < torch.tensor([[5], [3], [1]])
@@ -134,9 +125,6 @@ def test_simctg_adds_its_contrast_to_dialogpts_loss_and_is_selected_without_it()
     assert torch.equal(found.validation(given)["loss"], found.nll(given)) and (parts["contrast"] > 0).all()
 
 
-# T5
-
-
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("kind", ["t5", "mt5"])
 def test_t5_loses_what_the_library_does_whether_or_not_its_words_are_tied(kind, tied, tmp_path):
@@ -152,9 +140,6 @@ def test_t5_loses_what_the_library_does_whether_or_not_its_words_are_tied(kind, 
     found.save_pretrained(tmp_path / "again")
     again = T5.from_pretrained(tmp_path / "again").double().eval()
     assert torch.equal(again.nll(batch("t5", (sources, targets))), ours)
-
-
-# T5-CLAPS
 
 
 @pytest.fixture
@@ -236,9 +221,6 @@ def test_claps_adds_half_of_both_contrasts_and_saves_no_projection(claps):
     parts["loss"].sum().backward()
     assert all(parameter.grad is not None for parameter in whole.parameters())
     assert not [name for name in whole.model.state_dict() if "projection" in name]
-
-
-# What they begin with
 
 
 @pytest.fixture(scope="module")
@@ -386,9 +368,6 @@ def test_contrastive_search_is_for_models_that_go_single_steps(encoder, tmp_path
         else:
             rows = list(rewriter.rewrite(items, decode, 0))
             assert [len(rows_of) for rows_of in rows] == [3, 3, 2] and all(rows[0]["prediction"])
-
-
-# Their export to transformers
 
 
 @pytest.fixture(params=sorted(AUTO))

@@ -1,66 +1,21 @@
-"""Benchmarks: turns and ratios, the document, what is refused, keyphrase F1, and that differing answers are found.
+"""Benchmarks: what is refused, keyphrase F1, and that differing answers are found.
 
 They run at sizes that measure nothing; no test asserts a time.
 """
 
 import signal
-import time
 from importlib import import_module
-from itertools import count
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import gpu, graph, harness, keywords
+from benchmarks import gpu, graph, keywords
 from benchmarks.__main__ import NAMES
 from benchmarks.gpu import SUBJECTS, Job
-from benchmarks.harness import Context, Disagreement, Section, compare, part, peak_memory, write_parts
+from benchmarks.harness import Context, Disagreement
 from benchmarks.keywords import WORDS, corpora, keyphrase_scores, stemmed_phrases
 from stages.graph.params import Graph
-
-SECTION = Section("A | B", "10 texts", "10 of 10", [[{"contender": "ours", "median": "0.5 s"}],
-                                                    [{"rows": 1000, "MiB": 12.345}, {"rows": 2000}]], ["A note."])
-
-
-def hold(size):
-    block = bytearray(size)
-    time.sleep(0.5)
-    return len(block)
-
-
-def test_contenders_take_turns_and_are_compared_with_the_first(monkeypatch):
-    ticks, turns = count(), []
-    monkeypatch.setattr(harness.time, "perf_counter", lambda: float(next(ticks)) ** 2)
-    rows = compare({"ours": lambda: turns.append("a"), "peer": lambda: turns.append("b")}, repeats=2, warmup=1,
-                   items=100, unit="pairs")
-    assert turns == ["a", "b"] * 3
-    # The clock shows squares: counted runs of ours take 5 and 13 s, those of the peer 9 and 17.
-    assert rows == [
-        {"contender": "ours", "median": "9.00 s", "fastest": "5.00 s", "slowest": "13.00 s",
-         "per second": "11 pairs", "times as long": "1.00"},
-        {"contender": "peer", "median": "13.00 s", "fastest": "9.00 s", "slowest": "17.00 s",
-         "per second": "8 pairs", "times as long": "1.44"}]
-
-
-@pytest.mark.whole
-def test_peak_memory_is_that_of_the_work_alone():
-    for size in (1, 64):
-        result, peak = peak_memory(hold, size * 2**20)
-        assert result == size * 2**20 and peak == pytest.approx(size, abs=16)
-    assert peak_memory(hold, 1, resident=True)[1] > 16
-
-
-def test_a_document_keeps_what_was_not_measured_now(tmp_path, monkeypatch):
-    monkeypatch.setattr(harness, "DOCUMENT", tmp_path / "performance.md")
-    first = part("graph", "benchmarks graph", [SECTION])
-    write_parts({"graph": first})
-    write_parts({"keywords": "## keywords\n\nnew", "gone": "## gone"})
-    page = harness.DOCUMENT.read_text()
-    assert page.count("# Performance") == 1 and "## gone" not in page
-    assert page.endswith(f"## keywords\n\nnew\n\n{first}\n")
-    assert "`python -m benchmarks graph`" in page and "Same answers: 10 of 10." in page and "torch 2." in page
-    assert "| rows | MiB |\n| --- | ---: |\n| 1,000 | 12.3 |\n| 2,000 |  |" in page
 
 
 @pytest.mark.parametrize("name", [

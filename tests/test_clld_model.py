@@ -88,17 +88,6 @@ def test_views_stand_one_behind_the_other_and_differ_by_dropout_alone(make):
     assert cosine_similarity(moving[:5], moving[5:]).max() < 1 - 1e-6
 
 
-@pytest.mark.parametrize("make", [textcnn, bert])
-def test_a_model_without_a_contrast_has_two_views_if_both_are_read(make):
-    """The first rows are the texts, the second the same texts under other dropout."""
-    model, (ids, mask) = make(ce_views="both"), inputs()
-    with torch.no_grad():
-        (still, vectors), (moving, _) = model.train_views(ids, mask), model.train().train_views(ids, mask)
-    assert vectors is None and model.head is None and model.config.views == 2
-    torch.testing.assert_close(still[:5], still[5:], atol=1e-6, rtol=1e-5)
-    assert (moving[:5] - moving[5:]).abs().amax(1).min() > 1e-4
-
-
 def test_further_views_have_dropout_rates_of_their_own():
     model = bert(contrast={"kind": "supervised"}).train()
     seen = []

@@ -161,5 +161,3 @@ def test_killed_and_resumed_ends_in_the_same_bytes(kill_at, uninterrupted, tmp_p
     assert one.updates == expected.updates
     finished, same = run(store=FolderCheckpoints(tmp_path, "k"), kill_at=0)  # nothing is left to do
     assert same == history and finished.updates == expected.updates
-
-

@@ -6,9 +6,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import tiny_project
-from typer.testing import CliRunner
 
-from pipeline.cli import app
 from pipeline.predict import predict
 from stages.common.examples import all_text_ids, read_examples
 from stages.common.paths import DatasetPaths
@@ -17,7 +15,6 @@ from stages.common.tables import read_metadata
 from stages.params import load_params
 
 PATHS = DatasetPaths("tiny")
-TEXTS = ["A man rides a brown horse along the beach.", "Where can I learn a language?"]
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +66,3 @@ def test_a_new_text_has_the_keyword_that_the_stage_would_give_it():
     of_text = {row["text_id"]: row for row in chosen}
     assert [(line["keyword"], line["keyword_from"]) for line in found] == [
         (of_text[row["text_id"]]["keyword"], of_text[row["text_id"]]["method"]) for row in rows]
-
-
-def test_an_explanation_names_the_keyword_by_attribution():
-    keyword = next(predict(load_params(), "hcl", TEXTS[:1]))["keyword"]
-    said = " ".join(CliRunner().invoke(app, ["explain", TEXTS[0], "--dataset", "tiny"]).output.split())
-    assert f"Keywords of tiny are by attribution, not by the ranking above: {keyword} (by attribution" in said
-    assert "Its best words: " in said
-    stored = " ".join(CliRunner().invoke(app, ["explain", "0"]).output.split())
-    assert "That keyword comes from attribution, not from TextRank" in stored

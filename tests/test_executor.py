@@ -159,8 +159,6 @@ def wait_until(condition, seconds=60):
         time.sleep(0.05)
 
 
-# What is wrong with a cluster
-
 MORTAL = """import distributed
 if __name__ == "__main__":
     cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp",
@@ -193,8 +191,6 @@ def test_a_worker_with_other_code_or_files_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"a worker does not see .*work. All machines of the cluster need the file"):
         make_part(tmp_path / "work", tmp_path, tmp_path, code_fingerprint())
 
-
-# Stages
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
 from pipeline.cli import app
-from pipeline.neighbourhood import Graph, direct_neighbours, example_texts, near_keywords, neighbourhood
+from pipeline.neighbourhood import example_texts, near_keywords
 from pipeline.schemas import SCHEMAS
 from stages.common.tables import write_table
 
@@ -34,24 +34,6 @@ def asked(*arguments):
 
 def labels(svg):
     return [element.text for element in ET.fromstring(svg).iter(f"{SVG}text")]
-
-
-def test_the_neighbourhood_has_both_directions_and_signs(paths):
-    table = direct_neighbours(neighbourhood(Graph(paths, signed=True), 1, None, 1))
-    assert table[["keyword", "sign", "receives", "gives"]].values.tolist() == [
-        ["sleep", 1, 3, 3], ["diet & rest", 1, 1, 0], ["<script>", -1, -2, 0]]
-    # sleep receives from <script> positively, which belongs to the neighbourhood of neither's centre.
-    assert len(neighbourhood(Graph(paths, signed=True), 1, None, 1).edges) == 5
-
-
-def test_hops_limits_and_what_is_left_out(paths):
-    two = neighbourhood(Graph(paths, signed=True), 1, None, 2)
-    assert two.nodes["hops"].to_dict() == {1: 0, 3: 1, 2: 1, 0: 1, 4: 2}
-    assert two.nodes.loc[4, "sign"] == -1       # of the edge to sleep
-    one = neighbourhood(Graph(paths, signed=True), 1, 1, 1)
-    assert one.nodes.index.tolist() == [1, 3, 0] and one.left_out == {1: 1, -1: 0}
-    alone = neighbourhood(Graph(paths, signed=True), 5, None, 3)
-    assert alone.nodes.index.tolist() == [5] and alone.edges.empty and direct_neighbours(alone).empty
 
 
 def test_the_command_prints_the_node_its_neighbours_and_texts(paths):

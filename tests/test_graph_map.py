@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from keycontrast.picture import separated
-from stages.results.page.graph_map import SHAPES, graph_maps, largest_components, strongest
+from stages.results.page.graph_map import SHAPES, graph_maps, strongest
 
 
 def graph_of(count, long=False):
@@ -36,21 +35,11 @@ def test_boxes_neither_overlap_nor_leave_the_map_and_edges_join_them():
         assert graph_maps(*graph_of(50, long)) == [wide, narrow]
 
 
-def test_the_largest_components_come_first_and_of_a_large_one_the_phrases_of_most_texts():
-    nodes = pd.DataFrame({"texts": [1, 9, 3, 5, 7, 8], "component": [0, 1, 0, 0, 2, 1]})
-    assert largest_components(nodes, 2) == [3, 2] and largest_components(nodes, 5) == [3, 2, 0, 1, 5]
-
-
 def test_the_strongest_edges_are_shown_and_none_of_them_parts_a_component():
     edges = pd.DataFrame({"source": [0, 0, 1, 2, 0], "target": [1, 2, 2, 3, 9], "weight": [5, 4, 3, 1, 9]})
     assert strongest(edges, [0, 1, 2, 3])[["source", "target"]].to_numpy().tolist() == [[0, 1], [0, 2], [1, 2], [2, 3]]
     assert graph_maps(pd.DataFrame({"keyword": ["a"], "texts": [1], "component": [0], "community": [0]}),
                       edges.iloc[:0]) == []
-
-
-def test_the_last_box_is_left_out_where_there_is_no_room():
-    _, kept = separated(np.full((3, 2), 0.5), np.full((3, 2), [80, 20]), (100, 60))
-    assert kept.tolist() == [True, True, False]
 
 
 def test_negative_edges_keep_their_sign():

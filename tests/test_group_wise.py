@@ -44,11 +44,8 @@ def test_the_share_of_the_contrast_rises():
     assert contrast_share(350, 10.0) == contrast_share(3500, 1.0)
 
 
-def test_the_reference_is_frozen_after_a_share_of_steps_or_five_thousand(case):
+def test_when_the_reference_is_frozen_and_when_epochs_count(case):
     assert [case.model.pretraining(total) for total in (20_000, 600)] == [5000, 240]
-
-
-def test_epochs_count_when_the_contrast_has_taken_over(case):
     assert case.model.settled(20_000) == 12_000 and case.model.settled(600) == 7240  # of 600: none
     case.model.config.sizes["speed"] = None
     assert case.model.settled(600) == 600 and contrast_share(360, case.model.speed(600)) > 0.999

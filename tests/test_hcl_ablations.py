@@ -82,9 +82,6 @@ def test_the_backbone_reads_source_and_target_alone():
     assert torch.equal(model({name: batch[name] for name in texts}).reconstruction, output.reconstruction)
 
 
-# What one model copies from another
-
-
 def fresh(seed=0, **groups):
     torch.manual_seed(seed)
     return HclModel.from_parts(tiny_hcl.config(**groups), graph=tiny_hcl.keyword_graph(seed))

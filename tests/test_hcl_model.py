@@ -19,9 +19,6 @@ OFF = {"weight": 0.0}
 NO_CONTRAST = {"contrasts": {"instance": OFF, "keyword": OFF, "mahalanobis": OFF}}
 
 
-# The parts of a batch
-
-
 def test_reconstruction_equals_a_loop_over_tokens():
     model, batch = tiny_hcl.model(), tiny_hcl.batch()
     output = model(batch)
@@ -103,9 +100,6 @@ def test_z_enters_by_a_slot_and_with_every_word_at_first_shorter_than_the_word()
                                                    model.posterior.output))
 
 
-# Objective
-
-
 def test_objective_puts_the_parts_together():
     model = tiny_hcl.model(contrasts={"keyword": {"weight": 0.3}})
     output = model(tiny_hcl.batch())
@@ -175,15 +169,6 @@ def test_masked_samples_take_no_part_and_without_any_gradients_are_finite():
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
-# Precision
-
-
-@pytest.fixture
-def half():
-    with torch.autocast("cpu", torch.bfloat16):
-        yield
-
-
 @pytest.mark.parametrize("groups", [{}, {"keyword": {"imp_weight": "linear"}}], ids=str)
 def test_every_part_of_a_training_pass_is_float32_and_near_the_full_pass(groups):
     # Differences of KLs of some hundred nats: a temperature of 0.1 would show their rounding ten times as large.
@@ -205,23 +190,6 @@ def test_every_part_of_a_training_pass_is_float32_and_near_the_full_pass(groups)
     assert loss.item() == pytest.approx(full[0].item(), rel=0.05)
     loss.backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
-
-
-def test_gaussians_and_vectors_of_the_graph_are_computed_in_full(half):
-    model, batch = tiny_hcl.model(), tiny_hcl.batch()
-    vectors = torch.randn(3, 4, tiny_hcl.WIDTH)
-    distribution = model.posterior(*vectors[:2])
-    batch["kx"][1], batch["unseen_vectors"] = -1, vectors[2]
-    with torch.no_grad():
-        u_in = model(batch).keyword.u_in
-    assert model(batch).keyword.u_in.dtype == torch.float32
-    with torch.autocast("cpu", enabled=False), torch.no_grad():
-        expected = model.posterior(*vectors[:2])
-        assert torch.equal(distribution.mu, expected.mu) and torch.equal(distribution.logvar, expected.logvar)
-        torch.testing.assert_close(u_in[[0, 2, 3]], model.attention.all_vectors(model.graph)[batch["kx"][[0, 2, 3]]])
-
-
-# Invariances
 
 
 def test_all_rows_of_an_ablation_table_start_from_the_same_weights():

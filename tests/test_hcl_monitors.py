@@ -205,8 +205,6 @@ def test_training_monitors_of_a_batch_without_contrasts_are_finite():
     assert torch.isfinite(objective(output, model.config, 1.0)[0])
 
 
-# Alarms from a training history
-
 HEALTHY = {"validation_kl": 12.0, "validation_active_units": 40.0, "validation_reconstruction": 20.0,
            "validation_reconstruction_prior": 24.0, "validation_reconstruction_mean": 22.0,
            "validation_reconstruction_zero": 26.0, "validation_kl_train": 9.0, "validation_under_floor": 0.3,

@@ -45,9 +45,6 @@ def test_the_instance_contrast_teaches_the_keyword_unless_the_posterior_is_relat
     assert largest > 1e-3 if posterior == "absolute" else largest < 1e-6
 
 
-# Floors
-
-
 @pytest.mark.parametrize("by", ["dimension", "total"])
 def test_below_the_floor_no_gradient_reaches_prior_keyword_and_graph(by):
     found, parts = gradients(latent_model(free_bits=1e4, free_bits_by=by))
@@ -82,9 +79,6 @@ def test_a_floor_for_the_posterior_alone_leaves_the_prior_the_whole_gradient_fro
     torch.testing.assert_close(held_parts["loss"], parts["loss"])  # the pull has a gradient and no value
 
 
-# A posterior relative to the prior
-
-
 def test_a_relative_posterior_stands_where_the_prior_is_in_its_spread():
     torch.manual_seed(0)
     network, (x, y) = Posterior(6, 3, relative=True), torch.randn(2, 5, 6)
@@ -92,9 +86,6 @@ def test_a_relative_posterior_stands_where_the_prior_is_in_its_spread():
     relative, own = network.given(x, y.unsqueeze(1), prior), network(x, y)
     torch.testing.assert_close(relative.mu[:, 0], prior.mu + torch.exp(0.5 * prior.logvar) * own.mu)
     torch.testing.assert_close(relative.logvar[:, 0], prior.logvar + own.logvar)
-
-
-# Training from the prior's mean
 
 
 def test_a_share_of_the_items_is_reconstructed_from_the_priors_mean():
@@ -118,9 +109,6 @@ def test_from_the_priors_mean_reconstruction_teaches_prior_keyword_and_graph():
     assert not set(KEYWORD_SIDE) & set(gradients(latent_model(**settings), beta=0.0, train=True)[0])
 
 
-# The keyword in the decoder
-
-
 @pytest.mark.parametrize("latent", [{}, {"enabled": False}], ids=str)
 def test_as_a_slot_of_the_memory_the_keyword_is_taught_by_reconstruction_and_used_in_decoding(latent):
     groups = {"latent": {"bow_loss": False, **latent}, "decoder": {"kw_memory": True}, **NO_CONTRAST}
@@ -137,9 +125,6 @@ def test_as_a_slot_of_the_memory_the_keyword_is_taught_by_reconstruction_and_use
               for one in (given, other)]
     assert not torch.allclose(*scores)
     assert first.shape != second.shape or not torch.equal(first, second)
-
-
-# Dropout of source attention
 
 
 def test_source_dropout_hides_states_of_the_source_in_training_alone():

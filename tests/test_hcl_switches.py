@@ -4,7 +4,6 @@ import pytest
 import tiny_hcl
 import torch
 import yaml
-from pydantic import ValidationError
 
 from keycontrast.errors import InputError
 from models.hcl.hcl import annealed_by, kl_weight, objective
@@ -66,19 +65,6 @@ def test_a_single_model_may_have_the_preset_although_the_block_is_spelt_out():
     with pytest.raises(InputError, match="(?s)models.hcl.m.overrides.*preset paper contradicts 1 of the switches "
                                          "beside it: keyword.unit_scale is True where the preset has False"):
         parse_params(content, "params.yaml")
-
-
-def test_clashes_name_every_switch():
-    with pytest.raises(ValidationError, match="contradicts 2 of the switches beside it: graph.layer_norm is True where "
-                                              "the preset has False; contrasts.added_to is 'token' where the preset "
-                                              "has 'sentence'. Take these out, or set preset to null"):
-        TrainHcl.model_validate({"preset": "paper", "graph": {"layer_norm": True}, "contrasts": {"added_to": "token"}})
-    with pytest.raises(ValidationError, match="max_nbr is 16 where the preset has None"):
-        Graph(preset="paper", max_nbr=16)
-    with pytest.raises(ValidationError, match="Input should be 'paper'"):
-        TrainHcl.model_validate({"preset": "papr"})
-    with pytest.raises(ValidationError, match="valid dictionary"):
-        TrainHcl.model_validate({"preset": "paper", "graph": 3})
 
 
 def test_a_model_of_the_paper_trains():
