@@ -47,16 +47,26 @@ def _plain(value: Any) -> str:
     return printable(str(value))
 
 
+def _fitted(widths: Sequence[int], total: int) -> list[int]:
+    """Return ``widths`` cut to add up to at most ``total``; narrow columns keep theirs, wide ones share the rest."""
+    found = list(widths)
+    for done, place in enumerate(sorted(range(len(widths)), key=widths.__getitem__)):
+        found[place] = min(widths[place], total // (len(widths) - done))
+        total -= found[place]
+    return found
+
+
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], console: Console, title: str) -> None:
     """Print rows side by side, or below each other where the terminal is too narrow; long cells are cut."""
     heads = [printable(name) for name in columns]
     console.print(Text(title, style="italic"))
     if len(columns) * 12 <= console.width:
-        shown = Table()
-        for head in heads:
-            shown.add_column(escape(head), no_wrap=True, overflow="ellipsis")
-        for row in rows:
-            shown.add_row(*map(cell, row))
+        shown, cells = Table(), [[cell(value) for value in row] for row in rows]
+        natural = [max(Text(head).cell_len, *(row[place].cell_len for row in cells)) for place, head in enumerate(heads)]
+        for head, width in zip(heads, _fitted(natural, console.width - 3 * len(heads) - 1), strict=True):
+            shown.add_column(escape(head), no_wrap=True, overflow="ellipsis", width=width)
+        for row in cells:
+            shown.add_row(*row)
     else:
         shown = Table("row", "column")
         shown.add_column("value", no_wrap=True, overflow="ellipsis")

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from keycontrast.cells import cell, printable
+from keycontrast.cells import cell, print_rows, printable
 from keycontrast.errors import InputError
 from pipeline.inspection import show
 from pipeline.schemas import SCHEMAS
@@ -116,3 +116,10 @@ def test_a_deleted_artifact_is_named_with_the_stage_that_makes_it(tmp_path, monk
     for path in ("artifacts/data/d/graph/nodes", "artifacts/g/inside.json"):
         with pytest.raises(InputError, match="not found. Stage graph@d makes it: `keycontrast run graph@d`"):
             show(Path(path), Console())
+
+
+def test_narrow_columns_keep_their_width_beside_long_texts():
+    console = Console(width=60, file=io.StringIO())
+    print_rows(["file", "row", "raw"], [("pairs.csv", 7, "x" * 500)], console, "")
+    assert "pairs.csv │ 7 " in console.file.getvalue()
+    assert max(map(len, console.file.getvalue().splitlines())) <= 60
