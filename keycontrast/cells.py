@@ -61,12 +61,13 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], console: C
     heads = [printable(name) for name in columns]
     console.print(Text(title, style="italic"))
     if len(columns) * 12 <= console.width:
-        shown, cells = Table(), [[cell(value) for value in row] for row in rows]
-        natural = [max(Text(head).cell_len, *(row[place].cell_len for row in cells)) for place, head in enumerate(heads)]
+        cells = [[cell(value) for value in row] for row in rows]
+        natural = [max(text.cell_len for text in column) for column in zip(map(Text, heads), *cells, strict=True)]
+        shown = Table()
         for head, width in zip(heads, _fitted(natural, console.width - 3 * len(heads) - 1), strict=True):
             shown.add_column(escape(head), no_wrap=True, overflow="ellipsis", width=width)
-        for row in cells:
-            shown.add_row(*row)
+        for texts in cells:
+            shown.add_row(*texts)
     else:
         shown = Table("row", "column")
         shown.add_column("value", no_wrap=True, overflow="ellipsis")
