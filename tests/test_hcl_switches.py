@@ -4,6 +4,7 @@ import pytest
 import tiny_hcl
 import torch
 import yaml
+from pydantic import ValidationError
 
 from keycontrast.errors import InputError
 from models.hcl.hcl import annealed_by, kl_weight, objective
@@ -91,3 +92,10 @@ def test_beta_rises_and_stays():
     assert [kl_weight(step, 50) for step in (0, 25, 50, 99)] == [0.0, 0.5, 1.0, 1.0]
     assert kl_weight(0, 0) == 1.0
     assert [annealed_by(10_000, total) for total in (600, 10**6)] == [120, 10_000]
+
+
+def test_a_preset_that_does_not_exist_or_is_contradicted_is_refused():
+    with pytest.raises(ValidationError, match="papr"):
+        TrainHcl.model_validate({"preset": "papr"})
+    with pytest.raises(ValidationError, match="max_nbr is 16 where the preset has None"):
+        Graph(preset="paper", max_nbr=16)
