@@ -21,7 +21,7 @@ import psutil
 
 DOCUMENT = Path("docs") / "performance.md"
 # Of `python -m benchmarks NAME`.
-NAMES = ("keywords", "attribution", "graph", "training", "flow")
+NAMES = ("keywords", "attribution", "graph", "training", "decoding", "flow")
 ORDER = (*NAMES, "scale", "gpu")  # of the document's parts
 WANTED = "a checkout of github.com/DaSESmartEdu/PGKPR (measured at commit ef618f4)"
 _CPU = Path("/proc/cpuinfo")
