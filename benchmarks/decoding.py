@@ -1,5 +1,7 @@
 """Beam search over one GPT-2 of random weights: ours and ``generate`` of transformers."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from transformers import GPT2Config
@@ -10,8 +12,8 @@ from models.hcl.pretrained import Batch, DialoGpt
 
 PAD, END = 0, 1
 BEAMS, RULES = 4, Rules(END, PAD, 5, 20, (PAD,))
-_SIZE = {"vocab_size": 30_522, "n_embd": 384, "n_layer": 6, "n_head": 6}
-_TINY = {"vocab_size": 200, "n_embd": 32, "n_layer": 1, "n_head": 2}
+_SIZE: dict[str, Any] = {"vocab_size": 30_522, "n_embd": 384, "n_layer": 6, "n_head": 6}
+_TINY: dict[str, Any] = {"vocab_size": 200, "n_embd": 32, "n_layer": 1, "n_head": 2}
 _TEXTS = (32, 1)    # texts at a time
 
 
