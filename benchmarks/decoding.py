@@ -21,7 +21,7 @@ def run(context: Context) -> list[Section]:
     """Compare outputs and times of both searches."""
     torch.manual_seed(0)
     model = DialoGpt(GPT2Config(n_positions=64, bos_token_id=END, eos_token_id=END, pad_token_id=PAD,
-                                mean_target_length=10.0, **(_TINY if context.quick else _SIZE))).eval()
+                                **(_TINY if context.quick else _SIZE))).eval()
     return [_section(model, count, context) for count in _TEXTS[:1 if context.quick else None]]
 
 
