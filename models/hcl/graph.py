@@ -16,7 +16,7 @@ Sizes = Sequence[tuple[int, int]]  # of each round: nodes that receive, and edge
 _NODES = 2048  # nodes updated at once when the whole graph is run: bounds memory
 # Numbers in one tensor of edge vectors (E, d) above which a round is computed again for its gradients: two dozen such
 # tensors then exist for one round at a time, not for all.
-LARGEST = 2**22
+LARGEST = 2**25  # 3 GiB of float32 in all
 # Cosines of candidates differ by about 0.3: the hardest weighs twenty times what the easiest does.
 _TEMPERATURE = 0.1
 

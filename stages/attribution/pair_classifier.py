@@ -24,7 +24,6 @@ from stages.common.seeds import derived_seed, generator
 from stages.common.tables import read_frame, read_table, write_json
 from stages.common.training import fit_of_data_set
 from stages.run.process import StageProcess, run_stage
-from stages.run.processes import keep_freed_memory
 
 STAGE = "pair_classifier"
 # Columns of the examples that are needed.
@@ -160,5 +159,4 @@ main = partial(run_stage, STAGE, _work)
 
 
 if __name__ == "__main__":
-    keep_freed_memory()
     sys.exit(main())

@@ -43,7 +43,6 @@ from stages.common.text_tables import TOKENS
 from stages.common.training import fit_of_data_set
 from stages.psi.texts import STALE, Texts, read_words
 from stages.run.process import StageProcess, run_stage
-from stages.run.processes import keep_freed_memory
 
 STAGE = "s_tagger"
 _PAIRS = pa.schema([EXAMPLES.arrow().field(name) for name in ("source_id", "reference_ids")])
@@ -234,5 +233,4 @@ main = partial(run_stage, STAGE, _work)
 
 
 if __name__ == "__main__":
-    keep_freed_memory()
     sys.exit(main())

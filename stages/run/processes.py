@@ -43,7 +43,7 @@ def usage() -> dict[str, float]:
 def keep_freed_memory() -> bool:
     """Let the C library keep freed memory for the next request, and return whether it can (only glibc).
 
-    Otherwise each step requests the pages of larger tensors again, a fifth of the time with bf16 on a CPU.
+    Otherwise each step of a training requests the pages of its larger tensors again, up to a fifth of its time.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt"):
@@ -108,6 +108,7 @@ def exclusive(folder: Path, what: str) -> Iterator[Path]:
 
 if __name__ == "__main__":
     end_with_orchestrator()
+    keep_freed_memory()
     del sys.argv[0]
     gc.disable()  # it takes a fifth of the time to import torch and transformers
     try:

@@ -27,7 +27,6 @@ from stages.common.settings import Params, earlier_model
 from stages.common.tables import read_frame
 from stages.common.training import TRAINED_ON_FILE, loop_settings, processes, selection
 from stages.run.process import run_stage
-from stages.run.processes import keep_freed_memory
 from stages.tracks.clld import tables as clld
 from stages.tracks.clld.export import TrainedOn, classifier_card
 from stages.tracks.clld.tables import TEXTCNN, class_numbers, classes_of, row_name, row_of, source_of
@@ -222,5 +221,4 @@ main = partial(run_stage, STAGE, lambda process: train(process, train_model), in
 
 
 if __name__ == "__main__":
-    keep_freed_memory()
     sys.exit(main())

@@ -29,7 +29,6 @@ from stages.common.settings import GIVEN
 from stages.common.tables import read_frame, read_metadata, read_table
 from stages.common.training import loop_settings, processes
 from stages.run.process import run_stage
-from stages.run.processes import keep_freed_memory
 from stages.tracks.common import training as common
 from stages.tracks.common.frame import split_of
 from stages.tracks.common.training import OpenBar, SeedTraining
@@ -303,5 +302,4 @@ main = partial(run_stage, STAGE, lambda process: common.train(process, train_mod
 
 
 if __name__ == "__main__":
-    keep_freed_memory()
     sys.exit(main())

@@ -24,7 +24,6 @@ from stages.common.seeds import derived_seed, flipped
 from stages.common.tables import read_frame, read_metadata
 from stages.common.training import loop_settings, processes
 from stages.run.process import run_stage
-from stages.run.processes import keep_freed_memory
 from stages.tracks.common import training as frame
 from stages.tracks.common.frame import split_of
 from stages.tracks.common.schemas import ITEMS
@@ -417,5 +416,4 @@ main = partial(run_stage, STAGE, lambda process: frame.train(process, train_mode
 
 
 if __name__ == "__main__":
-    keep_freed_memory()
     sys.exit(main())
