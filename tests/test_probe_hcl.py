@@ -219,7 +219,7 @@ def test_everything_is_written(probed, tmp_path, monkeypatch):
     _write("first", probed, Provenance("probe_hcl@first", "0123", precision=computed_in("fp32", False)))
     folder = tmp_path / "artifacts/probes/first"
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")} == {
-        "latent.parquet", "keyword_swap.parquet", "metrics.json", "figures/latent.svg", "figures/latent.png"}
+        "latent.parquet", "keyword_swap.parquet", "metrics.json", "figures/latent.svg"}
     assert read_metadata(folder / "latent.parquet")["stage"] == "probe_hcl@first"
     assert read_metadata(folder / "latent.parquet")["precision"] == computed_in("fp32", False)
     assert len(read_frame(folder / "latent.parquet", SCHEMAS["latent"])) == len(probed.latent)

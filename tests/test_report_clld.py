@@ -134,7 +134,7 @@ def test_confusions_say_themselves_the_most_frequent_first():
     texts = texts_in(plot)
     assert [text for text in texts if text.isdigit()] == ["8", "6", "5", "1", "3", "2", "10"]
     assert {"(blank)", "a.class.whose.name.has.no\u2026"} <= set(texts) and any("\ufffd" in text for text in texts)
-    assert plot.png.startswith(b"\x89PNG") and "<script" not in plot.inline
+    assert "<script" not in plot.inline
 
 
 def test_tables_of_other_classes_are_refused(project, capsys):

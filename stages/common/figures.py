@@ -41,7 +41,6 @@ class Plot:
     title: str  # heading, with which the text alternative begins
     description: str  # the rest of the text alternative
     svg: str
-    png: bytes
     notes: Mapping[str, str] = field(default_factory=dict)  # tooltips by the id of a part
 
     @property
@@ -69,14 +68,12 @@ def file_name(*parts: str) -> str:
 
 def finished(figure: Figure, name: str, title: str, description: str, notes: Mapping[str, str] | None = None) -> Plot:
     """Return ``figure`` as a plot; to be called inside :func:`drawing`."""
-    svg, png = io.StringIO(), io.BytesIO()
+    svg = io.StringIO()
     with warnings.catch_warnings():
         # The font that measures texts may lack a script; an SVG leaves texts to the reader's fonts.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-        figure.set_layout_engine("none")    # the SVG has fixed the layout
-        figure.savefig(png, format="png", dpi=144, metadata={"Software": None})
-    return Plot(name, title, description, svg.getvalue(), png.getvalue(), notes or {})
+    return Plot(name, title, description, svg.getvalue(), notes or {})
 
 
 def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None = None) -> Markup:

@@ -178,7 +178,6 @@ def _work(process: StageProcess) -> None:
             counted = made.counts["pos_frequency"]
             plot = pos_plot(made.frequencies, counted["sources"], counted["split"])
             (folder / "pos_frequency.svg").write_text(plot.svg, encoding="utf-8")
-            (folder / "pos_frequency.png").write_bytes(plot.png)
             made.frequencies.to_csv(folder / "pos_frequency.csv", index=False, lineterminator="\n")
     write_json(paths.metrics("side_by_side"), made.counts)
 

@@ -190,11 +190,10 @@ def _model(model: Model, track: TrackResults, place: int) -> ModelView:
 
 
 def rendered(page: Page) -> dict[str, bytes]:
-    """Return the files of the report by name: the page, and ``plots/<name>.svg`` and ``.png``."""
+    """Return the files of the report by name: the page, and ``plots/<name>.svg``."""
     files = {"index.html": html(page).encode()}
     for plot in page.plots:
         files[f"plots/{plot.name}.svg"] = plot.svg.encode()
-        files[f"plots/{plot.name}.png"] = plot.png
     return files
 
 

@@ -20,8 +20,8 @@ _MONITORED = "_vanished"     # ends the name of a quantity that is recorded of c
 
 def curve_groups(models: Sequence[Model], questions: Sequence[Question],
                  track: str = "") -> list[tuple[Question, list[Plot]]]:
-    """Return a plot for each recorded quantity that answers a question; ``track`` is part of their names."""
-    known = [model for model in models if model.history is not None and not model.history.empty]
+    """Return a plot for each quantity of two epochs or more that answers a question; ``track`` names their files."""
+    known = [model for model in models if model.history is not None and len(model.history) > 1]
     quantities: dict[str, None] = {}
     for model in known:
         quantities.update(dict.fromkeys(history_quantities(model.history)))

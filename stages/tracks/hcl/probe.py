@@ -216,7 +216,6 @@ def _write(probe: str, probed: Probed, provenance: Provenance) -> None:
     write_table(paths.table("keyword_swap"), KEYWORD_SWAP, probed.swap, provenance)
     with atomic_folder(paths.figures) as folder:
         (folder / f"{latent_space.NAME}.svg").write_text(probed.plot.svg, encoding="utf-8")
-        (folder / f"{latent_space.NAME}.png").write_bytes(probed.plot.png)
     write_json(paths.metrics, rounded(probed.metrics))
 
 
