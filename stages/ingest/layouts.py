@@ -127,16 +127,16 @@ _DIALOGUES = _LINES | {"files": "text files with one dialogue per line, named .t
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (
     Layout("pairs", "two texts", {
         "source": Column("a text", "source"),
-        "target": Column("a text that says the same, unless the label denies it", "target"),
+        "target": Column("a paraphrase, unless the label is 0", "target"),
         "label": Column("0 or 1; without it all are paraphrases", needed=False)}),
     Layout("triples", "a text, a paraphrase, a negative", {
         "source": Column("a text", "source"), "target": Column("a paraphrase", "target"),
-        "negative": Column("a text that is none")}),
+        "negative": Column("a text with another meaning")}),
     # GLUE writes train.tsv and dev.tsv without any quoting; Kaggle and Quora quote as RFC 4180 says.
     Layout("glue_qqp", "a Quora question pair, as GLUE publishes it", _QUESTIONS, True, "none"),
     Layout("kaggle_qqp", "a Quora question pair, as Kaggle publishes it", _QUESTIONS, True, "standard"),
     Layout("quora_qqp", "a Quora question pair, as Quora publishes it", _QUESTIONS, True, "standard"),
-    Layout("captions", "one of several texts that say the same", {
+    Layout("captions", "one of several texts with the same meaning", {
         "group": Column("what these texts have in common", "group", is_name=True),
         "text": Column("one of them", "text")}),
     Layout("mscoco_captions", "a caption of MSCOCO, of the official JSON or of a table of the same", {
@@ -173,7 +173,7 @@ LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (
         "candidates": Column("sampled responses", "candidates"),
         "scores": Column("one per candidate", "scores")},
         parse=parsing.groupwise_line, **_DIALOGUES),
-    Layout("labelled", "a text and its class; keywords are made, pair stages are left out",
+    Layout("labelled", "a text and its class",
            {"text": _TEXT, "label": Column("its class", is_name=True)}),
     Layout("trec", "a line of `train_5500.label` (Li and Roth 2002); the coarse class",
            {"text": Column("a question", "question"), "label": _CLASSIFIED["label"]},
@@ -195,7 +195,7 @@ LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (
         "text": Column("the post", "text"), "label": Column("its group", "group", is_name=True)}, True, "none",
         files="the folders `20news-bydate-train` and `-test`",
         splits={"train": "20news-bydate-train", "test": "20news-bydate-test"}, reader="posts"),
-    Layout("texts", "a text, without any label: keywords are made, and a graph of those that share a text",
+    Layout("texts", "a text without a label",
            {"text": _TEXT}),
     Layout("text_lines", "the same, a text a line", {"text": _TEXT}, parse=lambda line, path: {"text": line},
            files="text files named .txt, one text a line", **_LINES),
