@@ -95,7 +95,7 @@ help:
 	@echo "make run    set up and run the main job (params.yaml)"
 	@echo "make test   set up and run the fast tests: no network, no browser"
 	@echo "make test-browser  the tests of the page in Chromium or Chrome"
-	@echo "make test-whole    the tests at full size: every row of every method, compiled models"
+	@echo "make test-whole    the tests at full size: every row of every method"
 	@echo "make test-all      these three"
 	@echo "make sample        a fresh clone, run with a kill in the middle"
 	@echo "make outside       the wheel in an empty environment outside the clone, and its examples"

@@ -29,7 +29,7 @@ def show_results(dag: Dag, params: Params, console: Console) -> None:
         for remark in data_remarks(name, dag):
             console.print(f"{name}: {remark}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if runs := {name.partition("@")[2] for name in dag if name.startswith("evaluate_")}:
-        for table in results_tables(params, runs):
+        for table in results_tables(params, runs, width=console.width):
             console.print(table)
     if any(Path(out) in (REPORT, REPORT_PAGE) for node in dag.values() for out in node.outs):
         console.print(f"Report: {REPORT_PAGE}", highlight=False, soft_wrap=True)

@@ -34,7 +34,7 @@ class Workers:
     """DVC processes, started as they are needed, each in a pool of its own, so that a killed one breaks no other."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = {**environment, "DVC_NO_ANALYTICS": "true", "PYTHONUNBUFFERED": "1"}
+        self._environment = {**environment, "PYTHONUNBUFFERED": "1"}
         self._idle: list[tuple[ProcessPoolExecutor, Future[int]]] = []
         self._guard = threading.RLock()  # taken again by a signal in the thread that has it
         self.stopped = False

@@ -216,7 +216,7 @@ def project(folder, **params):
 def test_the_stage_writes_the_same_bytes_under_any_hash_seed(tmp_path, monkeypatch):
     project(tmp_path)
     home = tmp_path / "artifacts" / "data" / "toy"
-    done = subprocess.run([sys.executable, "-m", "stages.ingest.ingest", "toy"], cwd=tmp_path,
+    done = subprocess.run([sys.executable, "-m", "stages.run.processes", "stages.ingest.ingest", "toy"], cwd=tmp_path,
                           capture_output=True, text=True, check=False,
                           env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
     assert done.returncode == 0, done.stderr

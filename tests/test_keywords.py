@@ -200,8 +200,9 @@ def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp
     write_table(home / "textrank", SCHEMAS["textrank"], ranking(PHRASES), origin)
     write_table(home / "items" / "examples", SCHEMAS["examples"], EXAMPLES, origin)
     (tmp_path / "params.yaml").write_text("recipe: t\ndatasets: {toy: {source: x}}\n")
-    done = subprocess.run([sys.executable, "-m", "stages.keywords.keywords", "toy"], cwd=tmp_path, capture_output=True,
-                          text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
+    done = subprocess.run([sys.executable, "-m", "stages.run.processes", "stages.keywords.keywords", "toy"],
+                          cwd=tmp_path, capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
     assert done.returncode == 0, done.stderr
     outs = [home / "keywords", home / "metrics" / "keywords.json"]
     written = [bytes_of(path) for path in outs]

@@ -53,8 +53,9 @@ def test_workers_and_hash_seeds_do_not_change_a_byte(tmp_path, monkeypatch):
                              for n in range(80)])  # more than one piece
     project(tmp_path, many, triples(("train", 0, 1, None), ("test", 2, 3, 4)), workers=2)
     ranking = tmp_path / HOME / "textrank"
-    done = subprocess.run([sys.executable, "-m", "stages.keywords.textrank", "toy"], cwd=tmp_path, capture_output=True,
-                          text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
+    done = subprocess.run([sys.executable, "-m", "stages.run.processes", "stages.keywords.textrank", "toy"],
+                          cwd=tmp_path, capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     two = bytes_of(ranking)

@@ -5,7 +5,6 @@ resumes with the parts that are missing.
 """
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -122,7 +121,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, "annotate", _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,7 +5,6 @@ Table attribution has one row per source text paired with itself (mode xx) and o
 of mode xx too. A run that was killed resumes where it stopped.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -209,7 +208,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, STAGE, _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,7 +3,6 @@
 It is trained on the training split alone and selected by validation accuracy.
 """
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -156,7 +155,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, STAGE, _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -55,4 +55,4 @@ def settled_precision(device: str, runtime: Any, training: Mapping[str, Any], bl
 
 def computed_in(precision: str, tf32: bool) -> dict[str, Any]:
     """Return the precision of matrix products as metadata and records have it."""
-    return {"products": precision, "tf32": tf32, "compiled": False}
+    return {"products": precision, "tf32": tf32}

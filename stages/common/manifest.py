@@ -1,6 +1,5 @@
 """Lists of the artifacts under a recipe, on which DVC lets the report and the comparison depend."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,3 @@ def main(argv: list[str] | None = None) -> int:
     """Run the stage ``manifest``; see ``--help``."""
     return run_stage("manifest", lambda process: write_manifest(
         process, "data", [DatasetPaths(process.instance).folder]), argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,7 +3,6 @@
 Queries keep to runtime.memory_gib and spill to disk; edges are formed for a block of nodes at a time.
 """
 
-import sys
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -142,7 +141,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, "graph", _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from keycontrast.errors import InputError, nearest
+from keycontrast.errors import InputError
 from stages.common.encoders import resolve_encoder
 from stages.common.examples import is_paired, structure_of
 from stages.common.paths import DatasetPaths
@@ -223,8 +223,6 @@ def _text_batches(texts: TextFile, used: np.ndarray, language: str) -> Iterator[
 def _work(process: StageProcess) -> None:
     params = process.params
     key = process.instance
-    if key not in params.datasets:
-        raise InputError(f"no data set is called {key!r}; {nearest(key, params.datasets)}")
     dataset, spool = params.datasets[key], process.scratch / "spool"
     rmtree(spool, ignore_errors=True)  # left by an attempt that was killed
     spool.mkdir()
@@ -250,7 +248,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, "ingest", _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
 """Rank the phrases of every text by a frozen encoder, IDF and position (:mod:`keycontrast.ranking.embedrank`)."""
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, "embedrank", _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

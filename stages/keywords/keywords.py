@@ -1,6 +1,5 @@
 """Choose one keyword per text from its ranking; ties and fall-backs are decided without chance."""
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -168,7 +167,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, "keywords", _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

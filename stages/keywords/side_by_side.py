@@ -1,7 +1,6 @@
 """Compare the keywords of every method: a table, the agreement of every two methods, and the chart of parts of speech
 (PGKPR Figures 3 and 4). All tables are read piece by piece."""
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -183,7 +182,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, "side_by_side", _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

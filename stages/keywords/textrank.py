@@ -1,6 +1,5 @@
 """Rank the phrases of every text by TextRank or a related method."""
 
-import sys
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -26,7 +25,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, "textrank", _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

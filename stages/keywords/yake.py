@@ -1,6 +1,5 @@
 """Rank the phrases of every text by YAKE (:mod:`keycontrast.ranking.yake`)."""
 
-import sys
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -25,7 +24,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, "yake", _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,7 +20,6 @@ F with a text without words is 0, hence G = 1 for the word of a one-word text. U
 vector is 0. Where |F(X, Y)| < 1e-6, G = 0 for every word of a text of two or more, since the quotient has no bound.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -267,7 +266,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, STAGE, _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

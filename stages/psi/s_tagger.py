@@ -3,7 +3,6 @@
 It learns the labels of mode xy of table psi on training sources and is selected on validation sources.
 """
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import log
@@ -230,7 +229,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, STAGE, _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
 """Word vectors of a data set's vocabulary: from a file, or trained on its training split."""
 
-import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -107,7 +106,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, STAGE, _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

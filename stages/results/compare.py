@@ -6,7 +6,6 @@ interval over seeds and items and the t test over seeds, so that a row of one se
 for the number of pairs.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -90,7 +89,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, STAGE, _work, instance=None)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
 """Write a page with a data set's keywords and graph, before any training."""
 
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +20,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, "corpus_page", _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
 """Write the headline metrics of each run and the curve of each model to ``metrics/RECIPE/``, for git and DVC."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -62,7 +61,3 @@ def _write_tables(folder: Path, tables: Iterable[tuple[str, pd.DataFrame]]) -> N
 
 
 main = partial(run_stage, "headlines", _work, instance=None)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
 """Write the report: one self-contained page with results, examples, keywords and training curves."""
 
-import sys
 from functools import partial
 
 from keycontrast.files import atomic_folder
@@ -18,7 +17,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, "report", _work, instance=None)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

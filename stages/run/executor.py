@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -63,9 +62,7 @@ class Executor:
         self.folder.mkdir(parents=True, exist_ok=True)
         work = self.folder / "work.pickle"
         _LOADED.clear()
-        spec = sys.modules["__main__"].__spec__  # of the stage, whose functions have the module __main__
-        module = spec.name if spec and maker.__module__ == "__main__" else maker.__module__
-        work.write_bytes(pickle.dumps(((module, maker.__qualname__), arguments)))
+        work.write_bytes(pickle.dumps(((maker.__module__, maker.__qualname__), arguments)))
         rows = {part: footer.num_rows for part, footer in footers(source).items()}
         results = {part: self.folder / f"{sha256_of(part)}.parquet" for part in rows}
         missing = [part for part, result in results.items() if not result.exists()]

@@ -26,8 +26,7 @@ def configure() -> None:
     root.handlers[:] = [handler]
     root.setLevel((os.environ.get("KEYCONTRAST_LOG") or "WARNING").upper())
     root.propagate = False
-    for noisy in ("transformers", "jieba", "matplotlib", "pytextrank"):
-        logging.getLogger(noisy).setLevel(logging.ERROR)
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     # No progress bars for loading and writing weights, here and in worker processes.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

@@ -80,10 +80,9 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
     ``instance`` is the name of its argument, None for a stage without instances. ``processes`` returns the number of
     processes that share the work; the first locks the scratch folder and writes the record.
     """
-    entry = sys.modules[work.__module__]
-    module = entry.__spec__.name if entry.__spec__ is not None else entry.__name__
+    module = work.__module__
     parser = argparse.ArgumentParser(
-        prog=f"python -m {module}", description=entry.__doc__,
+        prog=f"python -m {module}", description=sys.modules[module].__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"example: python -m {module}" + (f" {instance.lower()}" if instance else ""))
     if instance:

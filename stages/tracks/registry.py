@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keycontrast.errors import InputError, nearest
-from stages.common.schemas import LABELLED_EXAMPLES
 from stages.common.settings import Params, earlier_model
 from stages.tracks.clld import tables as clld
 from stages.tracks.common import schemas
@@ -17,17 +16,16 @@ if TYPE_CHECKING:
 # Keyword-guided rewriting.
 HCL = Track(
     "hcl", "HCL", source=lambda params, name: params.encoder.source,
-    schemas={"items": schemas.ITEMS, "predictions": schemas.PREDICTIONS, "scores": schemas.SCORES},
+    schemas={"predictions": schemas.PREDICTIONS, "scores": schemas.SCORES},
     unread={"n": "draw further outputs instead, with --samples"})
 # Paraphrasing with the reconstruction of keywords and parts of speech.
 PGKPR = Track(
     "pgkpr", "PGKPR", unread={"samples": "draw nothing"},
-    schemas={"items": schemas.ITEMS, "predictions": schemas.PREDICTIONS, "scores": schemas.PARAPHRASE_SCORES})
+    schemas={"predictions": schemas.PREDICTIONS, "scores": schemas.PARAPHRASE_SCORES})
 # Text classification with label-aware contrasts.
 CLLD = Track(
     "clld", "CLLD", classifies=True, source=clld.source_of,
-    schemas={"examples": LABELLED_EXAMPLES, "items": clld.LABELLED_ITEMS, "predictions": clld.CLASS_PREDICTIONS,
-             "scores": clld.CLASS_SCORES},
+    schemas={"predictions": clld.CLASS_PREDICTIONS, "scores": clld.CLASS_SCORES},
     encoded=lambda source: source != clld.TEXTCNN, predicts_in="export",
     unread=dict.fromkeys(("keyword", "samples", "n"), "classify"))
 TRACKS: dict[str, Track] = {track.name: track for track in (HCL, PGKPR, CLLD)}

@@ -1,6 +1,5 @@
 """List the class pairs that a finished CT model confuses on the validation split, for static label distances."""
 
-import sys
 from functools import partial
 from itertools import combinations
 from math import ceil
@@ -39,7 +38,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, STAGE, _work, instance="MODEL")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
 """Predict the evaluated split with a classifier of the CLLD track, and score it and the baselines, with intervals."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -141,7 +140,3 @@ def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
 
 
 main = partial(run_stage, STAGE, _work, instance="RUN")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,7 +3,6 @@
 Its regularisation is chosen on the validation split; of equal accuracies the strongest is chosen.
 """
 
-import sys
 import warnings
 from functools import partial
 from typing import Any
@@ -86,7 +85,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, STAGE, _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
 """Train a classifier of the CLLD track: one row of its table, with one encoder, on one data set."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
@@ -218,7 +217,3 @@ def train_model(job: SeedTraining) -> None:
 
 
 main = partial(run_stage, STAGE, lambda process: train(process, train_model), instance="MODEL", processes=processes)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

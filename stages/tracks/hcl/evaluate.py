@@ -1,6 +1,5 @@
 """Score the outputs of an HCL run, and of the baselines on the same examples, against the references."""
 
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -69,7 +68,3 @@ def _scored(params: Params, given: frame.Evaluated, _model: ModelPaths, paths: R
 
 
 main = partial(run_stage, "evaluate_hcl", lambda process: frame.evaluate(process, SCORES, _scored), instance="RUN")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,6 @@
 """Rewrite the evaluated split with a trained model of the HCL table (HCL section 4.2)."""
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -273,7 +272,3 @@ def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,
 
 
 main = partial(run_stage, STAGE, lambda process: generate(process, _rewritten), instance="RUN")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

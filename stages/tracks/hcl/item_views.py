@@ -137,8 +137,8 @@ def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made
     keyword = tables.keywords.set_index("text_id")["keyword"].astype(object)
     clusters, place = tables.clusters, pd.Index(counted["example_id"]).get_indexer(tables.clusters["example_id"])
     if (place < 0).any():
-        raise InputError("table clusters has examples that table examples has not. Run the stages clusters, graph "
-                         "and node_vectors again.")
+        raise InputError("table clusters has examples that table examples has not. Run the stages graph and "
+                         "node_vectors again.")
     items = counted.iloc[place]
     ids = {role: np.where(clusters[column] == NO_KEYWORD, -1, node_ids(names, clusters[column])) for role, column in (
         ("cluster", "keyword"), ("output", "output_keyword"), ("negative", "negative_keyword"))}

@@ -3,7 +3,6 @@
 Outputs are decoded with the defaults of `generate_hcl`, whatever the settings of the runs.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -237,7 +236,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, STAGE, _work, instance="PROBE")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
 """Train a model of the HCL table: HCL, one of its ablations, or a baseline on the same items."""
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -299,7 +298,3 @@ def training_card(name: str, trained: TrainedHcl, metrics: Mapping[str, Any], on
 
 main = partial(run_stage, STAGE, lambda process: common.train(process, train_model),
                instance="MODEL", processes=processes)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

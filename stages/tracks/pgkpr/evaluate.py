@@ -6,7 +6,6 @@ language pipeline cut them, under two norms (docs/pgkpr.md): names that begin wi
 PGKPR's code compares texts, cut and with [unk] for words outside the vocabulary, all others of whole texts.
 """
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -127,7 +126,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, STAGE, _work, instance="RUN")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,7 +3,6 @@
 Sources, outputs and references are words in lower case, joined by spaces, so that they differ in their words alone.
 """
 
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -196,7 +195,3 @@ def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,
 
 
 main = partial(run_stage, STAGE, lambda process: generate(process, _rewritten), instance="RUN")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

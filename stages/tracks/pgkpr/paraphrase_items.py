@@ -1,6 +1,5 @@
 """Join words, tags and keyword scores of each pair, piece by piece, and count the vocabulary (PGKPR)."""
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -269,7 +268,3 @@ def _work(process: StageProcess) -> None:
 
 
 main = partial(run_stage, STAGE, _work)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
 """Train PGKPR, one of its ablations, or a baseline."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -413,7 +412,3 @@ def train_model(job: frame.SeedTraining) -> None:
 
 main = partial(run_stage, STAGE, lambda process: frame.train(process, train_model),
                instance="MODEL", processes=processes)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
