@@ -183,8 +183,6 @@ def test_predictions_of_another_model_are_refused():
         evaluate(items=items[items["example_id"] != 13])
     with pytest.raises(InputError, match="2 examples of test, and 1 of that split are missing"):
         evaluate(predictions_frame()[:2])
-    with pytest.raises(InputError, match="no predictions to score.*generate_hcl.split"):
-        evaluate(predictions_frame()[:0])
     with pytest.raises(InputError, match="`nearest` needs training items"):
         evaluate(items=items[items["split"] != "train"])
     with pytest.raises(InputError, match="`shuffled` needs at least two examples"):
