@@ -80,8 +80,8 @@ def python(tmp_path_factory):
 def run(python, folder, stage, key):
     """Run the stage's own command in a folder that has been copied to a machine with that Python."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([python, "-m", f"stages.{stage}", key], cwd=folder, capture_output=True, text=True,
-                          check=False, env={**variables, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run([python, "-m", "stages.run.processes", f"stages.{stage}", key], cwd=folder, text=True,
+                          capture_output=True, check=False, env={**variables, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
 
 
