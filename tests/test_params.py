@@ -210,7 +210,8 @@ def test_what_dvc_reads_by_name_must_be_there(sample, tmp_path):
     ({"keywords": {"datasets": ["sampel"]}}, "keywords.datasets: no data set 'sampel'; did you mean 'sample'?"),
     ({"attribution": {"datasets": []}, "keywords": {"datasets": ["sample"], "method": "attribution"}},
      "keywords.method attribution needs attribution.datasets to name 'sample'"),
-    ({"confusing_pairs": {"models": []}}, "models.clld.ct-clsled.pairs_of needs confusing_pairs.models to name 'ct'"),
+    ({"models": {"clld": {"ct": {"dataset": "questions"}, "clsled": {**STATIC, "pairs_of": OF + "ct"}}}},
+     "models.clld.clsled.pairs_of needs confusing_pairs.models to name 'ct'"),
     ({"encoder": {"source": "path"}}, "encoder.path: encoder.source is path, and this says which folder or file; name "
                                       "it"),
     ({"encoder": {"path": "my/encoder"}}, "encoder.path: is my/encoder, and nothing reads it; let encoder.source be "
@@ -251,7 +252,7 @@ def test_a_path_reaches_the_stages_in_its_setting(sample):
 def unclassified(sample):
     """The default recipe without its own classifiers."""
     sample["datasets"].pop("questions", None)
-    del sample["linear_floor"], sample["confusing_pairs"], sample["models"]["clld"]
+    del sample["linear_floor"], sample["models"]["clld"]
     return sample
 
 

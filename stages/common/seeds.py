@@ -33,7 +33,8 @@ def seed_everything(seed: int, threads: int = 1, deterministic: bool = True, tf3
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(deterministic)
+    # Not `use_deterministic_algorithms`, which imports the compiler, for a second.
+    torch.set_deterministic_debug_mode("error" if deterministic else "default")
     if deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = CUBLAS_WORKSPACE
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = deterministic, False

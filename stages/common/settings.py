@@ -10,9 +10,9 @@ from typing import Any
 
 from keycontrast.errors import InputError, nearest
 from keycontrast.files import hash_values, sha256_of
+from stages.common.paths import PARAMS
 from stages.common.yaml_files import read_yaml
 
-PARAMS = Path("params.yaml")
 # Prefix of a setting that names a file or folder in place of an encoder or word vectors.
 GIVEN = "path:"
 # Value of an entry by which DVC watches a file or folder, where there is none.

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from keycontrast.errors import InputError
-from stages.common.settings import PARAMS, declared_places, laid_over, stages_of_dvc, value_at
+from stages.common.paths import PARAMS
+from stages.common.settings import declared_places, laid_over, stages_of_dvc, value_at
 from stages.common.yaml_files import read_yaml
 from stages.params.problems import problem_lines
 from stages.params.root import Params
