@@ -371,9 +371,9 @@ def answered(verdicts, seeds=2):
 
 
 @pytest.mark.parametrize(("cut", "other", "copy", "said"), [
-    (-0.1, 0.1, -0.1, "the graph helps; it is better than copy; it is worse than other"),
-    (0.1, -0.1, 0.1, "the graph hurts; it is better than other; it is worse than copy"),
-    (0.01, -0.1, 0.0, "the graph has no clear effect; it is better than other; it is not clearly different from copy"),
+    (-0.1, 0.1, -0.1, "the graph helps; it is better than baseline copy; it is worse than other"),
+    (0.1, -0.1, 0.1, "the graph hurts; it is better than other; it is worse than baseline copy"),
+    (0.01, -0.1, 0.0, "the graph has no clear effect; it is better than other; it is not clearly different from baseline copy"),
 ])
 def test_each_table_is_answered_in_a_sentence(cut, other, copy, said):
     assert answered({"cut": cut, "other": other, "baseline copy": copy}).sentence == (
@@ -393,7 +393,7 @@ def test_a_row_of_one_seed_gets_no_verdict():
     found = answered({"cut": -0.1, "other": 0.1, "baseline copy": 0.2}, seeds=1)
     assert {(row.said, row.verdict) for _, row in found.differences} == {("", "")}
     # Floors are compared as this training ended.
-    assert found.sentence.endswith("on 64 items; it is worse than copy.") and found.one_seed
+    assert found.sentence.endswith("on 64 items; it is worse than baseline copy.") and found.one_seed
 
 
 def test_top_keywords_stand_by_method_the_most_frequent_first(quick):

@@ -85,12 +85,13 @@ def _clauses(base: System, found: Sequence[tuple[System, Difference]], track: Tr
     others: dict[int, list[str]] = {1: [], -1: [], 0: []}
     for system, difference in found:
         part = removed_part(system, base, track)
+        name = f"{BASELINE}{system.name}" if system.kind == "floor" else system.name
         if part and difference.judged:
             parts[-difference.verdict].append(part)
         elif difference.judged:
-            others[-difference.verdict].append(system.name)
+            others[-difference.verdict].append(name)
         elif system.kind == "floor":
-            others[-difference.over_items].append(system.name)
+            others[-difference.over_items].append(name)
     return [*(f"{_listed(names)} {verb if len(names) == 1 else verbs}" for names, verb, verbs in (
         (parts[1], "helps", "help"), (parts[-1], "hurts", "hurt"),
         (parts[0], "has no clear effect", "have no clear effect")) if names),
