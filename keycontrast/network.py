@@ -9,6 +9,7 @@ import pyarrow as pa
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from keycontrast.ranking.cooccurrence import NOUNS_AND_ADJECTIVES
 from keycontrast.text.normal_form import normal_form
 
 # Multiplications per block; an entry of a block takes about 100 bytes while the block is worked on.
@@ -16,6 +17,8 @@ BLOCK = 2_000_000
 DAMPING = 0.85
 # A constant: a change of the project's seed must not make another graph of the same keywords.
 _SEED = 1
+# Columns of table ``tokens`` by which keywords are found in a text.
+SEARCHED = ["text_id", "start", "end", "lemma", "is_stop", "pos"]
 # Passes of the Leiden algorithm; until it is stable takes several times as long, for a gain in the last digits.
 _PASSES = 10
 
@@ -146,13 +149,9 @@ class Containment:
         # Beginnings of keywords: runs of tokens are followed no further than one may still become a keyword.
         self._begun = {keyword[:length] for keyword in self._known for length in range(len(keyword) + 1)}
 
-    def of(self, text: str, starts: Sequence[int], ends: Sequence[int], lemmas: Sequence[str]) -> set[str]:
-        """Return the keywords that a text contains, from the offsets and lemmas of its tokens."""
-        return {keyword for *_, keyword in self.places(text, starts, ends, lemmas)}
-
     def places(self, text: str, starts: Sequence[int], ends: Sequence[int],
                lemmas: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-        """Yield first token, token after the last, and keyword of each occurrence; arguments as of :meth:`of`."""
+        """Yield first token, token after the last, and keyword of each occurrence in a text, given its tokens."""
         for first, start in enumerate(starts):
             for last in range(first, len(ends)):
                 form = _bare(text[start : ends[last]])
@@ -166,12 +165,18 @@ class Containment:
 
 
 def contained(texts: Iterable[pa.Table], containment: Containment) -> Iterator[pa.Table]:
-    """Yield ``text_id`` and ``keyword`` of the keywords in texts with columns text_id, text, start, end and lemma."""
+    """Yield ``text_id`` and ``keyword`` of the keywords in texts with the columns :data:`SEARCHED` and ``text``.
+
+    A stop word counts as a noun or adjective alone: "it" is not the keyword of a text on IT.
+    """
     for piece in texts:
         ids: list[int] = []
         keywords: list[str] = []
         for row in piece.to_pylist():
-            found = containment.of(row["text"], row["start"], row["end"], row["lemma"])
+            counts = [pos in NOUNS_AND_ADJECTIVES or not stop for stop, pos in zip(row["is_stop"], row["pos"],
+                                                                                   strict=True)]
+            found = {keyword for first, last, keyword in containment.places(
+                row["text"], row["start"], row["end"], row["lemma"]) if any(counts[first:last])}
             ids += [row["text_id"]] * len(found)
             keywords += found
         yield pa.table({"text_id": pa.array(ids, pa.int64()), "keyword": pa.array(keywords, pa.string())})

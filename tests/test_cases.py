@@ -110,6 +110,14 @@ def test_encodings_of_one_keyword_are_one_node():
     assert nodes["river pump"] == 6 and nodes["solid-wood gate"] == 2
 
 
+def test_a_stop_word_that_was_taken_for_a_noun_is_found_in_no_other_text():
+    texts = ["HOw do I speak fluent English?", "How is the river pump repaired?", "It seems that IT is the future.",
+             "We repair it at the front of the house.", "A tree grew in the front."]
+    graph = keyword_graph(texts, keywords=Keywords("pytextrank"))
+    nodes = {row["keyword"]: row["texts"] for row in graph.nodes.to_pylist()}
+    assert nodes["how"] == 1 and nodes.get("it", 1) == 1 and nodes["front"] == 2
+
+
 def test_latin_words_and_spaces_in_chinese():
     ranking = Keywords(language="zh")
     found = ranking.rank(["你知道iPhone吗", "小王用Python写爬虫程序，手机是X900型号。"])

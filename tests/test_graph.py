@@ -196,9 +196,9 @@ def test_a_text_contains_keywords_token_by_token(text, found):
     starts, ends = [span[0] for span in spans], [span[1] for span in spans]
     lemmas = [text[start:end].removesuffix("s") for start, end in spans]
     keywords = ["art", "modern art", "modern art movement"]
-    assert Containment(keywords, lemmas=False).of(text, starts, ends, lemmas) == found
-    assert Containment(keywords, lemmas=True).of(text, starts, ends, lemmas) == found | ({"art"} if "arts" in text
-                                                                                         else set())
+    for by_lemmas, expected in ((False, found), (True, found | ({"art"} if "arts" in text else set()))):
+        places = Containment(keywords, by_lemmas).places(text, starts, ends, lemmas)
+        assert {keyword for *_, keyword in places} == expected
 
 
 def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain():
@@ -208,6 +208,8 @@ def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain
     starts = [[text.index(word) for word in row] for text, row in zip(texts["text"], words, strict=True)]
     tokens = pd.DataFrame({"text_id": range(5), "start": starts, "lemma": words, "end": [
         [start + len(word) for start, word in zip(*row, strict=True)] for row in zip(starts, words, strict=True)]})
+    tokens["is_stop"] = [[False] * len(row) for row in words]
+    tokens["pos"] = [["NOUN"] * len(row) for row in words]
     searched = Searched(texts, tokens)
     rows = clusters_of(EXAMPLES, NAMED, searched)
     # "salt" names no input, so that it is no cluster; the last example has no keyword of its own.

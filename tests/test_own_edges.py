@@ -69,6 +69,8 @@ def split(texts):
     for name, part in (("start", 0), ("end", 1)):
         rows[name] = [[span[part] for span in spans] for spans in found]
     rows["lemma"] = texts["text"].str.split()
+    rows["is_stop"] = [[False] * len(spans) for spans in found]
+    rows["pos"] = [["NOUN"] * len(spans) for spans in found]
     return rows
 
 

@@ -373,7 +373,8 @@ def answered(verdicts, seeds=2):
 @pytest.mark.parametrize(("cut", "other", "copy", "said"), [
     (-0.1, 0.1, -0.1, "the graph helps; it is better than baseline copy; it is worse than other"),
     (0.1, -0.1, 0.1, "the graph hurts; it is better than other; it is worse than baseline copy"),
-    (0.01, -0.1, 0.0, "the graph has no clear effect; it is better than other; it is not clearly different from baseline copy"),
+    (0.01, -0.1, 0.0, "the graph has no clear effect; it is better than other; it is not clearly different from "
+                      "baseline copy"),
 ])
 def test_each_table_is_answered_in_a_sentence(cut, other, copy, said):
     assert answered({"cut": cut, "other": other, "baseline copy": copy}).sentence == (

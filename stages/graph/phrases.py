@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values
-from keycontrast.network import Containment, contained, phrase_graph
+from keycontrast.network import SEARCHED, Containment, contained, phrase_graph
 from stages.common.lookup import Following
 from stages.common.methods import METHODS
 from stages.common.paths import DatasetPaths
@@ -59,7 +59,7 @@ def part_searcher(names: list[str], method: str, texts: Path, ranking: Path, pro
                             TEXTS.arrow().empty_table().select(_WRITTEN))
         phrases = Following(read_batches(ranking / part.name, ranked_by(method), _RANKED, _BATCH),
                             PHRASES.arrow().empty_table().select(_RANKED))
-        for tokens in read_batches(part, TOKENS, ["text_id", "start", "end", "lemma"], _BATCH):
+        for tokens in read_batches(part, TOKENS, SEARCHED, _BATCH):
             last = tokens["text_id"][-1].as_py()
             named, rows = phrases.up_to(last), written.up_to(last)
             for table, ids in ((texts, rows["text_id"]), (ranking, pc.unique(named["text_id"]))):

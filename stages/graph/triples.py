@@ -28,7 +28,8 @@ _EXAMPLES = """
     WHERE split IN ('train', 'graph')"""
 # Training inputs, each once, with what is searched for keywords.
 _INPUTS = """
-    SELECT t.text_id, t.text, a.start, a."end", a.lemma FROM texts AS t JOIN tokens AS a USING (text_id)
+    SELECT t.text_id, t.text, a.start, a."end", a.lemma, a.is_stop, a.pos
+    FROM texts AS t JOIN tokens AS a USING (text_id)
     WHERE t.text_id IN (SELECT source_id FROM examples WHERE split IN ('train', 'graph')) ORDER BY t.text_id"""
 
 
