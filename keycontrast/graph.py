@@ -48,7 +48,8 @@ class KeywordGraph:
         return self.svg()
 
     def svg(self, limit: int = 60) -> str:
-        """Return a drawing of the largest components, of at most ``limit`` nodes, coloured by community."""
+        """Return a drawing of the largest components: at most ``limit`` nodes, coloured by community, and the
+        strongest edges between them."""
         from keycontrast.picture import svg_of
 
         if not isinstance(limit, int) or limit < 1:

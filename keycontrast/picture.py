@@ -21,6 +21,7 @@ _HIGH, _PAD, _GAP, _MARGIN = 24, 18, 5, 4   # pixels: height of a box, beside it
 _LETTER = 7.2           # width of a character in pixels, rather too much: the font is not known here
 _SPARE, _SHAPE = 4.0, 1.5       # area of the picture by that of its boxes; width by height
 _ROUNDS, _FURTHER = 600, 60     # passes that move boxes apart: at first, and after one was left out
+EDGES = 1.6             # per node, of a drawing that shows the strongest alone
 _SLOW = 200             # nodes above which a layout by distances takes minutes
 _NEGATIVE = f'stroke="{_COLOURS[1]}" stroke-dasharray="5 3" '
 _PAGE = """<!DOCTYPE html>
@@ -38,10 +39,11 @@ def page_of(title: str, svg: str) -> str:
     return _PAGE.format(title=escape(title), svg=svg)
 
 
-def svg_of(nodes: pa.Table, edges: pa.Table, limit: int) -> str:
+def svg_of(nodes: pa.Table, edges: pa.Table, limit: int, every: bool = False) -> str:
     """Return the drawing of the largest components of a :class:`keycontrast.graph.KeywordGraph`.
 
-    It has at most ``limit`` nodes, the most central ones. Edges may have a column ``sign``: negative ones are dashed.
+    It has at most ``limit`` nodes, the most central ones, and the strongest edges between them, or ``every`` one. Edges
+    may have a column ``sign``: negative ones are dashed.
     """
     chosen = _largest(nodes, limit)
     names, held, community = (nodes[name].take(chosen).to_pylist() for name in ("keyword", "texts", "community"))
@@ -50,7 +52,9 @@ def svg_of(nodes: pa.Table, edges: pa.Table, limit: int) -> str:
     number[chosen] = np.arange(len(chosen))
     source, target, weight = (edges[name].to_numpy() for name in ("source", "target", "weight"))
     source, target = number[source], number[target]
-    inside = (source >= 0) & (target >= 0)
+    inside = np.flatnonzero((source >= 0) & (target >= 0))
+    if not every:
+        inside = inside[strongest(source[inside], target[inside], weight[inside], len(chosen))]
     links = np.stack([source[inside], target[inside]], axis=1)
     places, sizes, (wide, high) = _placed(labels, links)
     sign = edges["sign"].to_numpy() if "sign" in edges.column_names else np.ones_like(weight)
@@ -79,6 +83,21 @@ def _largest(nodes: pa.Table, limit: int) -> np.ndarray:
     component, worth = nodes["component"].to_numpy(), nodes["centrality"].to_numpy()
     size = np.bincount(component, minlength=1)[component] if len(component) else component
     return np.sort(np.lexsort((np.arange(len(component)), -worth.round(12), component, -size))[:limit])
+
+
+def strongest(source: np.ndarray, target: np.ndarray, weight: np.ndarray, nodes: int) -> np.ndarray:
+    """Return which edges (n,) can be read in a drawing of ``nodes`` nodes, the strongest first.
+
+    They are a spanning forest of the strongest edges, and the strongest of the others up to ``EDGES`` per node.
+    """
+    order = np.lexsort((target, source, -weight)).tolist()
+    graph = nx.Graph()
+    for row in order:
+        graph.add_edge(int(source[row]), int(target[row]), weight=weight[row], row=row)
+    forest = {row for *_, row in nx.maximum_spanning_tree(graph).edges(data="row")}
+    further = [row for row in order if row not in forest][:max(0, round(EDGES * nodes) - len(forest))]
+    shown = forest.union(further)
+    return np.array([row for row in order if row in shown], dtype=np.int64)
 
 
 def _placed(labels: list[str], links: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:

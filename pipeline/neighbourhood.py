@@ -15,7 +15,7 @@ from rich.text import Text
 from keycontrast.cells import print_rows, printable
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
-from keycontrast.graph import KeywordGraph
+from keycontrast.picture import svg_of
 from keycontrast.text.normal_form import normal_form
 from pipeline.datasets import dataset_with
 from stages.common import schemas
@@ -181,7 +181,7 @@ def drawing_of(part: Neighbourhood) -> str:
     edges = pd.DataFrame({"source": ends[:, 0], "target": ends[:, 1], "sign": part.edges["sign"].to_numpy(),
                           "weight": part.edges["count"].to_numpy()})
     summed = edges.groupby(["source", "target", "sign"], as_index=False)["weight"].sum()
-    return KeywordGraph(nodes, pa.Table.from_pandas(summed, preserve_index=False)).svg(len(places))
+    return svg_of(nodes, pa.Table.from_pandas(summed, preserve_index=False), len(places), every=True)
 
 
 def show(keyword: str, dataset: str | None, signed: bool, limit: int, hops: int, svg: Path | None,

@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from stages.results.page.graph_map import SHAPES, graph_maps, strongest
+from keycontrast.picture import strongest
+from stages.results.page.graph_map import SHAPES, graph_maps
 
 
 def graph_of(count, long=False):
@@ -36,10 +37,14 @@ def test_boxes_neither_overlap_nor_leave_the_map_and_edges_join_them():
 
 
 def test_the_strongest_edges_are_shown_and_none_of_them_parts_a_component():
-    edges = pd.DataFrame({"source": [0, 0, 1, 2, 0], "target": [1, 2, 2, 3, 9], "weight": [5, 4, 3, 1, 9]})
-    assert strongest(edges, [0, 1, 2, 3])[["source", "target"]].to_numpy().tolist() == [[0, 1], [0, 2], [1, 2], [2, 3]]
-    assert graph_maps(pd.DataFrame({"keyword": ["a"], "texts": [1], "component": [0], "community": [0]}),
-                      edges.iloc[:0]) == []
+    source, target = np.triu_indices(10, 1)
+    weight = np.where(target == 9, 1, 100 - np.arange(45))      # node 9 has the weakest edges alone
+    shown = strongest(source, target, weight, 10)
+    assert len(shown) == 16 and set(source[shown]) | set(target[shown]) == set(range(10))
+    assert shown.tolist() == sorted(shown.tolist(), key=lambda row: -weight[row])
+    assert len(strongest(source[:3], target[:3], weight[:3], 4)) == 3 and not len(strongest(*np.zeros((3, 0)), 2))
+    nodes = pd.DataFrame({"keyword": ["a"], "texts": [1], "component": [0], "community": [0]})
+    assert graph_maps(nodes, pd.DataFrame({"source": [], "target": [], "weight": []})) == []
 
 
 def test_negative_edges_keep_their_sign():

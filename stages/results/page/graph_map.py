@@ -4,19 +4,16 @@ It looks like the picture of :mod:`keycontrast.picture`: a box for each phrase i
 line for each edge, dashed if its sign is negative.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 
-from keycontrast.picture import laid_out, separated, shortened, width_of
+from keycontrast.picture import laid_out, separated, shortened, strongest, width_of
 from stages.common.figures import SERIES
 
 _HIGH, _PAD = 22, 18    # pixels: height of a box, beside its label
 _LETTERS = 26           # of a label
-_EDGES = 1.6            # shown edges per node
 # Width and height in pixels, and nodes at most, of the drawing for each kind of window.
 SHAPES = {"wide": (860, 620, 64), "narrow": (380, 440, 24)}
 
@@ -69,7 +66,10 @@ def graph_maps(nodes: pd.DataFrame, edges: pd.DataFrame) -> list[GraphMap]:
 
 
 def _map(kind: str, width: int, height: int, limit: int, nodes: pd.DataFrame, edges: pd.DataFrame) -> GraphMap:
-    shown = strongest(edges, largest_components(nodes, limit))
+    drawn = largest_components(nodes, limit)
+    inside = edges[edges["source"].isin(drawn) & edges["target"].isin(drawn)]
+    source, target, weight = (inside[name].to_numpy() for name in ("source", "target", "weight"))
+    shown = inside.iloc[strongest(source, target, weight, len(drawn))]
     places = sorted({*shown["source"], *shown["target"]})
     labels = [shortened(name, _LETTERS) for name in nodes["keyword"][places]]
     sizes = np.array([[width_of(label) + _PAD, _HIGH] for label in labels]).reshape(-1, 2).round()
@@ -92,15 +92,3 @@ def largest_components(nodes: pd.DataFrame, limit: int) -> list[int]:
     order = nodes.assign(size=nodes.groupby("component")["component"].transform("size")).sort_values(
         ["size", "component", "texts"], ascending=[False, True, False], kind="stable")
     return order.index[:limit].tolist()
-
-
-def strongest(edges: pd.DataFrame, places: Sequence[int]) -> pd.DataFrame:
-    """Return the edges between ``places`` that the map shows: a spanning forest of the strongest, and further ones."""
-    inside = edges[edges["source"].isin(places) & edges["target"].isin(places)].sort_values(
-        ["weight", "source", "target"], ascending=[False, True, True], ignore_index=True)
-    graph = nx.Graph()
-    for edge in inside.itertuples():
-        graph.add_edge(edge.source, edge.target, weight=edge.weight, row=edge.Index)
-    forest = {row for *_, row in nx.maximum_spanning_tree(graph).edges(data="row")}
-    further = [row for row in inside.index if row not in forest][:max(0, round(_EDGES * len(places)) - len(forest))]
-    return inside.loc[sorted([*forest, *further])]
