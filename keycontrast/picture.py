@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _COLOURS = ("#1f6f94", "#b4531f", "#2c7a55", "#7a4fa3", "#8a6100", "#ac3b45", "#56701f", "#4f6178")
 _HIGH, _PAD, _GAP, _MARGIN = 24, 18, 5, 4   # pixels: height of a box, beside its label, between boxes, at the frame
 _LETTER = 7.2           # width of a character in pixels, rather too much: the font is not known here
-_SPARE, _SHAPE = 4.0, 1.5       # area of the picture by that of its boxes; width by height
+_SPARE, _SHAPE = 6.0, 1.5       # area of the picture by that of its boxes; width by height
 _ROUNDS, _FURTHER = 600, 60     # passes that move boxes apart: at first, and after one was left out
 EDGES = 1.6             # per node, of a drawing that shows the strongest alone
 _SLOW = 200             # nodes above which a layout by distances takes minutes
@@ -39,11 +39,11 @@ def page_of(title: str, svg: str) -> str:
     return _PAGE.format(title=escape(title), svg=svg)
 
 
-def svg_of(nodes: pa.Table, edges: pa.Table, limit: int, every: bool = False) -> str:
+def svg_of(nodes: pa.Table, edges: pa.Table, limit: int, centre: int = -1) -> str:
     """Return the drawing of the largest components of a :class:`keycontrast.graph.KeywordGraph`.
 
-    It has at most ``limit`` nodes, the most central ones, and the strongest edges between them, or ``every`` one. Edges
-    may have a column ``sign``: negative ones are dashed.
+    It has at most ``limit`` nodes, the most central ones, and the strongest edges between them; those of node
+    ``centre`` come first. Edges may have a column ``sign``: negative ones are dashed.
     """
     chosen = _largest(nodes, limit)
     names, held, community = (nodes[name].take(chosen).to_pylist() for name in ("keyword", "texts", "community"))
@@ -53,8 +53,8 @@ def svg_of(nodes: pa.Table, edges: pa.Table, limit: int, every: bool = False) ->
     source, target, weight = (edges[name].to_numpy() for name in ("source", "target", "weight"))
     source, target = number[source], number[target]
     inside = np.flatnonzero((source >= 0) & (target >= 0))
-    if not every:
-        inside = inside[strongest(source[inside], target[inside], weight[inside], len(chosen))]
+    first = weight + weight.max(initial=0) * ((source == centre) | (target == centre))
+    inside = inside[strongest(source[inside], target[inside], first[inside], len(chosen))]
     links = np.stack([source[inside], target[inside]], axis=1)
     places, sizes, (wide, high) = _placed(labels, links)
     sign = edges["sign"].to_numpy() if "sign" in edges.column_names else np.ones_like(weight)

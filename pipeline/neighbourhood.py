@@ -172,7 +172,7 @@ def holding_texts(paths: DatasetPaths, node: int, count: int = _EXAMPLES) -> pd.
 
 
 def drawing_of(part: Neighbourhood) -> str:
-    """Return the drawing of a part of a graph as SVG; both directions of an edge are one line."""
+    """Return the drawing of a part of a graph, the first node its centre; both directions of an edge are one line."""
     places = pd.Series(range(len(part.nodes)), part.nodes.index)
     shown = part.nodes if "texts" in part.nodes else part.nodes.rename(columns={"cluster_size": "texts"})
     nodes = pa.table({"node_id": places.to_numpy(), **{
@@ -181,7 +181,7 @@ def drawing_of(part: Neighbourhood) -> str:
     edges = pd.DataFrame({"source": ends[:, 0], "target": ends[:, 1], "sign": part.edges["sign"].to_numpy(),
                           "weight": part.edges["count"].to_numpy()})
     summed = edges.groupby(["source", "target", "sign"], as_index=False)["weight"].sum()
-    return svg_of(nodes, pa.Table.from_pandas(summed, preserve_index=False), len(places), every=True)
+    return svg_of(nodes, pa.Table.from_pandas(summed, preserve_index=False), len(places), centre=0)
 
 
 def show(keyword: str, dataset: str | None, signed: bool, limit: int, hops: int, svg: Path | None,
