@@ -9,8 +9,8 @@ import pyarrow as pa
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from keycontrast.ranking.cooccurrence import NOUNS_AND_ADJECTIVES
 from keycontrast.text.normal_form import normal_form
+from keycontrast.text.tokens import NOUNS
 
 # Multiplications per block; an entry of a block takes about 100 bytes while the block is worked on.
 BLOCK = 2_000_000
@@ -173,8 +173,8 @@ def contained(texts: Iterable[pa.Table], containment: Containment) -> Iterator[p
         ids: list[int] = []
         keywords: list[str] = []
         for row in piece.to_pylist():
-            counts = [pos in NOUNS_AND_ADJECTIVES or not stop for stop, pos in zip(row["is_stop"], row["pos"],
-                                                                                   strict=True)]
+            counts = [not stop or pos in (*NOUNS, "ADJ")
+                      for stop, pos in zip(row["is_stop"], row["pos"], strict=True)]
             found = {keyword for first, last, keyword in containment.places(
                 row["text"], row["start"], row["end"], row["lemma"]) if any(counts[first:last])}
             ids += [row["text_id"]] * len(found)
