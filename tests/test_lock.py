@@ -119,6 +119,9 @@ def project(folder):
     os.link(cache / md5(b"one")[:2] / md5(b"one")[2:], "artifacts/a.txt")
     (folder / "artifacts" / "b" / "two.txt").write_bytes(b"two")
     outs = {"a": ("artifacts/a.txt", md5(b"one")), "b": ("artifacts/b", md5(listed) + ".dir")}
+    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": {
+        stage: {"cmd": "x", "outs": [path]} for stage, (path, _) in outs.items()}}))
+    outs["dropped"] = ("artifacts/dropped", md5(b"row of an earlier recipe"))
     (folder / "dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": {
         stage: {"cmd": "x", "outs": [{"path": path, "md5": digest}]} for stage, (path, digest) in outs.items()}}))
     return folder
