@@ -51,10 +51,10 @@ def svg_of(nodes: pa.Table, edges: pa.Table, limit: int, centre: int = -1) -> st
     number = np.full(nodes.num_rows, -1)
     number[chosen] = np.arange(len(chosen))
     source, target, weight = (edges[name].to_numpy() for name in ("source", "target", "weight"))
+    rank = weight + weight.max(initial=0) * ((source == centre) | (target == centre))
     source, target = number[source], number[target]
     inside = np.flatnonzero((source >= 0) & (target >= 0))
-    first = weight + weight.max(initial=0) * ((source == centre) | (target == centre))
-    inside = inside[strongest(source[inside], target[inside], first[inside], len(chosen))]
+    inside = inside[strongest(source[inside], target[inside], rank[inside], len(chosen))]
     links = np.stack([source[inside], target[inside]], axis=1)
     places, sizes, (wide, high) = _placed(labels, links)
     sign = edges["sign"].to_numpy() if "sign" in edges.column_names else np.ones_like(weight)
@@ -88,12 +88,14 @@ def _largest(nodes: pa.Table, limit: int) -> np.ndarray:
 def strongest(source: np.ndarray, target: np.ndarray, weight: np.ndarray, nodes: int) -> np.ndarray:
     """Return which edges (n,) can be read in a drawing of ``nodes`` nodes, the strongest first.
 
-    They are a spanning forest of the strongest edges, and the strongest of the others up to ``EDGES`` per node.
+    They are a spanning forest of the strongest edges, and the strongest of the others up to ``EDGES`` per node. Two
+    edges of a pair, of either sign, count as two.
     """
     order = np.lexsort((target, source, -weight)).tolist()
     graph = nx.Graph()
     for row in order:
-        graph.add_edge(int(source[row]), int(target[row]), weight=weight[row], row=row)
+        if not graph.has_edge(int(source[row]), int(target[row])):  # one of the other sign may be weaker
+            graph.add_edge(int(source[row]), int(target[row]), weight=weight[row], row=row)
     forest = {row for *_, row in nx.maximum_spanning_tree(graph).edges(data="row")}
     further = [row for row in order if row not in forest][:max(0, round(EDGES * nodes) - len(forest))]
     shown = forest.union(further)

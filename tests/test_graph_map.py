@@ -43,6 +43,8 @@ def test_the_strongest_edges_are_shown_and_none_of_them_parts_a_component():
     assert len(shown) == 16 and set(source[shown]) | set(target[shown]) == set(range(10))
     assert shown.tolist() == sorted(shown.tolist(), key=lambda row: -weight[row])
     assert len(strongest(source[:3], target[:3], weight[:3], 4)) == 3 and not len(strongest(*np.zeros((3, 0)), 2))
+    both = np.zeros(2, int), np.ones(2, int), np.array([1, 9])   # edges of both signs, and room for one
+    assert strongest(*both, 0).tolist() == [1]
     nodes = pd.DataFrame({"keyword": ["a"], "texts": [1], "component": [0], "community": [0]})
     assert graph_maps(nodes, pd.DataFrame({"source": [], "target": [], "weight": []})) == []
 
