@@ -75,14 +75,14 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
         table.add_column("run", no_wrap=True)
         for heading in ("items", *(column.short for column in columns)):
             table.add_column(heading, justify="right", no_wrap=True)
-        floors_shown, captions = set[str](), []
+        baselines_shown, captions = set[str](), []
         for run, seeds in found.items():
             model = track.runs(params)[run].model
             dataset, items = track.models(params)[model].dataset, str(seeds[0]["counts"].get("examples", ""))
-            floors = json.dumps([dataset, seeds[0]["floors"]], sort_keys=True)
-            for floor, values in seeds[0]["floors"].items() if floors not in floors_shown else ():
-                table.add_row(f"{dataset}: baseline {floor}", items, *_cells(values, columns), style="italic")
-            floors_shown.add(floors)
+            baselines = json.dumps([dataset, seeds[0]["baselines"]], sort_keys=True)
+            for baseline, values in seeds[0]["baselines"].items() if baselines not in baselines_shown else ():
+                table.add_row(f"{dataset}: baseline {baseline}", items, *_cells(values, columns), style="italic")
+            baselines_shown.add(baselines)
             means = {key: value.mean for key, value in values_of([one["run"] for one in seeds], {}).items()}
             table.add_row(pooled_name(run, len(seeds)), items, *_cells(means, columns))
             row = track.row(track.settings(read, model), track.decoding(read, run))

@@ -93,28 +93,28 @@ def metrics_of(scores):
 
 @cache
 def evaluated(seed, right, count):
-    """Tables of a run by name, with its metrics and those of the floors; only read, for many tests write the same."""
+    """Tables of a run by name, its metrics and those of the baselines; only read, for many tests write the same."""
     labels, texts = texts_of(count)
     probabilities = answers(seed, right, labels)
     said, scores = probabilities.argmax(1), class_scores("run", labels, probabilities)
     counts = confusion_matrix(labels, said, labels=range(len(CLASSES)))
-    floors = {"majority": majority_scores(labels), "linear": class_scores("linear", labels, answers(1, 0.5, labels))}
+    baselines = {"majority": majority_scores(labels), "linear": class_scores("linear", labels, answers(1, 0.5, labels))}
     tables = {"class_predictions": class_predictions(labels, texts, probabilities),
-              "class_scores": pd.concat([scores, *floors.values()], ignore_index=True),
+              "class_scores": pd.concat([scores, *baselines.values()], ignore_index=True),
               "classes": class_table(counts, CLASSES), "confusion": confusion_table(counts, CLASSES)}
-    return tables, metrics_of(scores), {floor: metrics_of(rows) for floor, rows in floors.items()}
+    return tables, metrics_of(scores), {baseline: metrics_of(rows) for baseline, rows in baselines.items()}
 
 
 def write_classifier_run(name, seed, right, split="test", count=TEXTS):
     paths = RunPaths(row_name(name), seed_of(name))
-    tables, own, floors = evaluated(seed, right, count)
+    tables, own, baselines = evaluated(seed, right, count)
     made = provenance(f"evaluate_clld@{paths.name}")
     places = {"class_predictions": paths.predictions, "class_scores": paths.scores}
     for kind, rows in tables.items():
         write_table(places.get(kind) or paths.table(kind), SCHEMAS[kind], rows, made)
     write_json(paths.metrics, {
-        "run": own, "floors": floors,
-        "intervals": {"run": {"accuracy": [own["accuracy"] - 0.05, own["accuracy"] + 0.05]}, "floors": {}},
+        "run": own, "baselines": baselines,
+        "intervals": {"run": {"accuracy": [own["accuracy"] - 0.05, own["accuracy"] + 0.05]}, "baselines": {}},
         "counts": {"examples": count}, "settings": {"split": split, "leading": ["accuracy", "macro_f1"], "level": 0.95,
                                                     "bins": BINS, "model": paths.name}})
 
@@ -155,7 +155,7 @@ def write_class_comparison():
               "cl (2 seeds)": {"runs": ["cl/13", "cl/99"], "seeds": [13, 99], **two},
               **{name: {"runs": [name], "seeds": [seed_of(name)], "accuracy": one, "macro_f1": one}
                  for name in CLASSIFIERS},
-              **{f"baseline {floor}": {"runs": [], "seeds": [], "accuracy": one} for floor in ("majority", "linear")}}
+              **{f"baseline {name}": {"runs": [], "seeds": [], "accuracy": one} for name in ("majority", "linear")}}
     pairs = (("ct (2 seeds)", "cl (2 seeds)", -0.05), ("ct (2 seeds)", "clsled", -0.06),
              ("cl (2 seeds)", "clsled", -0.01), ("cl (2 seeds)", "clald", 0.04), ("mini", "mini-cl", -0.02),
              ("ct (2 seeds)", "clald", 0.02), ("ct (2 seeds)", "baseline linear", 0.08))
@@ -174,6 +174,6 @@ def write_classifiers(**changes):
     content["datasets"]["20ng"] = {"source": "data/20ng.jsonl", "layout": "labelled",
                                    "columns": {"label": "label"}}
     content["models"]["clld"] = {name: {"dataset": "20ng", **block} for name, block in ROWS.items()}
-    content["linear_floor"] = {"datasets": ["20ng"]}
+    content["linear_baseline"] = {"datasets": ["20ng"]}
     content["confusing_pairs"] = {"models": ["ct"]}
     Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}, sort_keys=False))

@@ -98,8 +98,8 @@ def write_run(name, bleu_1, source_bleu, output, **more):
     paths = RunPaths(name, SEEDS.get(name, 13))
     write_json(paths.metrics, {
         "run": metrics_of(bleu_1, source_bleu, **more), "counts": {"examples": ITEMS, "skipped_extrema_average": 1},
-        "floors": {"copy": metrics_of(0.9, 1.0), "nearest": metrics_of(0.2, 0.0)},
-        "intervals": {"run": {"bleu_1": [bleu_1 - 0.05, bleu_1 + 0.05]}, "floors": {"copy": {"bleu_1": [0.8, 1.0]}}},
+        "baselines": {"copy": metrics_of(0.9, 1.0), "nearest": metrics_of(0.2, 0.0)},
+        "intervals": {"run": {"bleu_1": [bleu_1 - 0.05, bleu_1 + 0.05]}, "baselines": {"copy": {"bleu_1": [0.8, 1.0]}}},
         "settings": {"split": "test", "leading": ["bleu_1", "bleu_2"], "level": 0.9,
                      "emb": {"name": "tiny-encoder", "version": "1", "sha256": SHA256}, "sacrebleu": "tok:13a",
                      "tokens": "lower-cased BERT basic tokens"}})
@@ -140,7 +140,7 @@ def add_comparison(dataset, items, groups, rows, **more):
 
 
 def write_comparison():
-    """Two runs of one family, a third run, and a floor."""
+    """Two runs of one family, a third run, and a baseline."""
     value = {"mean": 0.45, "sd": None, "low": 0.4, "high": 0.5}
     groups = {"full": {"runs": ["full"], "seeds": [13], "bleu_1": value},
               "plain": {"runs": ["plain"], "seeds": [99], "bleu_1": value},
@@ -213,8 +213,8 @@ def write_rewriting_run(name, seed, model, chosen, bleu):
         "references": [[f"tell me {place}", f"or {IMAGE} {place}"] for place in range(ITEMS)]}),
         provenance(f"generate_pgkpr@{name}"))
     write_json(RunPaths(name, seed).metrics, {
-        "run": rewriting_metrics(bleu), "floors": {"copy": rewriting_metrics(0.7)}, "counts": {"examples": ITEMS},
-        "intervals": {"run": {"released_bleu_1": [bleu - 0.05, bleu + 0.05]}, "floors": {}},
+        "run": rewriting_metrics(bleu), "baselines": {"copy": rewriting_metrics(0.7)}, "counts": {"examples": ITEMS},
+        "intervals": {"run": {"released_bleu_1": [bleu - 0.05, bleu + 0.05]}, "baselines": {}},
         "settings": {"split": "test", "leading": ["released_bleu_1"], "level": 0.95, "model": model,
                      "sacrebleu": "tok:13a", "tokens": "lower-cased BERT basic tokens"}})
 

@@ -166,8 +166,8 @@ def test_blocks_that_name_no_data_sets_take_those_that_models_need():
                 "texts": {"source": "y", "layout": "labelled", "columns": {"label": "label"}}}
     models = {"hcl": {"a": {"dataset": "pairs"}}, "clld": {"b": {"dataset": "texts", "contrast": "uniform"}}}
     params = parse_params({"recipe": "r", "datasets": datasets, "models": models}, "recipe")
-    named = {block: params.named(block) for block in ("keywords", "graph", "node_vectors", "linear_floor", "psi")}
-    assert named == {"keywords": ["pairs"], "graph": ["pairs"], "node_vectors": ["pairs"], "linear_floor": ["texts"],
+    named = {block: params.named(block) for block in ("keywords", "graph", "node_vectors", "linear_baseline", "psi")}
+    assert named == {"keywords": ["pairs"], "graph": ["pairs"], "node_vectors": ["pairs"], "linear_baseline": ["texts"],
                      "psi": []}
 
 

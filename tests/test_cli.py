@@ -88,13 +88,13 @@ def test_stage_and_inspect_name_the_nearest(project):
     assert "did you mean 'params.yaml'?" in told(keycontrast(project, "inspect", "param.yaml"))
 
 
-def test_results_show_floors_once_for_runs_on_the_same_examples(tmp_path):
+def test_results_show_baselines_once_for_runs_on_the_same_examples(tmp_path):
     root = make_project(tmp_path / "p")
     params = load_params(root / "params.yaml")
     assert results_tables(params, {"m1", "m2"}, root) == []
     for run, seed, value in (("m1", 13, 0.25), ("m2", 2, 0.5)):
         write_json(root / f"artifacts/runs/{run}/{seed}/metrics.json", {
-            "run": {"bleu_1": value}, "floors": {"copy": {"bleu_1": 0.75}, "nearest": {"bleu_1": 0.125}},
+            "run": {"bleu_1": value}, "baselines": {"copy": {"bleu_1": 0.75}, "nearest": {"bleu_1": 0.125}},
             "counts": {"examples": 12}})
     assert results_tables(params, set(), root) == []
     table, = results_tables(params, {"m1", "m2"}, root)
@@ -111,7 +111,7 @@ def test_results_have_a_table_per_track(tmp_path):
                                     for track, names in models.items()}}, "params")
     for name, key in (("a", "bleu_1"), ("b", "released_bleu_1")):
         write_json(tmp_path / f"artifacts/runs/{name}/13/metrics.json", {
-            "run": {key: 0.5, "source_bleu": 0.25}, "floors": {"copy": {key: 0.75}}, "counts": {"examples": 12}})
+            "run": {key: 0.5, "source_bleu": 0.25}, "baselines": {"copy": {key: 0.75}}, "counts": {"examples": 12}})
     first, second = results_tables(params, {"a", "b", "c"}, tmp_path)
     cells = [{column.header: list(column.cells) for column in table.columns} for table in (first, second)]
     assert [found["run"] for found in cells] == [["d: baseline copy", "a"], ["d: baseline copy", "b"]]

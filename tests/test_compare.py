@@ -41,7 +41,7 @@ def predictions_frame(outputs, references=REFERENCES):
 
 
 def scores_frame(outputs, gain, draw):
-    """Scores of the run around ``gain``, and of a floor that copies."""
+    """Scores of the run around ``gain``, and of a baseline that copies."""
     def frame(system, texts, values):
         columns = {name: values for name in MEANS if name != "keyword_kept"}
         return pd.DataFrame({"system": system, "example_id": range(len(texts)), "output": texts, **columns,
@@ -72,7 +72,7 @@ def row_of(result, metric, first, second):
     return found.iloc[0]
 
 
-def test_every_pair_of_runs_and_floors_stands_in_the_table_once():
+def test_every_pair_of_runs_and_baselines_stands_in_the_table_once():
     result = run([evaluated("one"), evaluated("two", 0.3), evaluated("three", 0.1)], SETTINGS, 1)
     names = ["one", "two", "three", "baseline copy"]
     for metric, rows in result.paired.groupby("metric"):
@@ -128,8 +128,8 @@ def test_a_verdict_takes_several_seeds():
     assert whole["p_seeds"] == pytest.approx(ttest_rel(*means).pvalue, abs=1e-6)
     assert whole["seeds"] == 3 and whole["low_seeds"] <= whole["difference"] <= whole["high_seeds"]
     assert whole["verdict"] == int(whole["low_seeds"] > 0 and whole["p_seeds"] < 0.05)
-    against_floor = found.loc[("hcl (3 seeds)", "baseline copy")]
-    assert against_floor["seeds"] == 3 and against_floor["verdict"] == 1
+    against_baseline = found.loc[("hcl (3 seeds)", "baseline copy")]
+    assert against_baseline["seeds"] == 3 and against_baseline["verdict"] == 1
     single = found.loc[("hcl (3 seeds)", "plain")]
     assert single["seeds"] == 1 and single[["low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"]].isna().all()
 

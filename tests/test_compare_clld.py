@@ -1,4 +1,4 @@
-"""The stage compare for classifiers: metrics on resampled texts, McNemar's test, seeds and floors."""
+"""The stage compare for classifiers: metrics on resampled texts, McNemar's test, seeds and baselines."""
 
 import json
 from math import comb
@@ -55,7 +55,7 @@ def test_every_metric_is_compared_with_its_bootstrap():
     one, two = classifier("one"), classifier("two", 0.4)
     result = run([one, two], SETTINGS, 1)
     assert set(result.paired["metric"]) == METRICS
-    # The floor has no probabilities.
+    # The baseline has no probabilities.
     of_majority = result.paired.query("second == 'baseline majority'")
     assert set(of_majority["metric"]) == {"accuracy", "macro_f1", "weighted_f1"}
     expected = paired_bootstrap(*(mean_statistic(correct(each).astype(float)) for each in (one, two)), resamples=200,

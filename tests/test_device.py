@@ -25,7 +25,7 @@ from stages.common.paths import DatasetPaths, RunPaths
 from stages.common.tables import read_frame
 from stages.psi import s_tagger
 from stages.tracks.clld import evaluate as evaluate_clld
-from stages.tracks.clld import linear_floor
+from stages.tracks.clld import linear_baseline
 from stages.tracks.clld import train as train_clld
 from stages.tracks.hcl import generate as generate_hcl
 from stages.tracks.hcl import train as train_hcl
@@ -101,7 +101,7 @@ def test_rewriters(folder, on_device, name):
 def test_classifiers(folder, on_device, model):
     tiny_classes.write_project(folder, {"m": model})
     change_params(folder, runtime=AUTO)
-    assert linear_floor.main(["tiny"]) == train_clld.main(["m"]) == 0
+    assert linear_baseline.main(["tiny"]) == train_clld.main(["m"]) == 0
     there, here = predictions(evaluate_clld, "m", folder, "class_predictions")
     assert here["predicted"].tolist() == there["predicted"].tolist()
     np.testing.assert_allclose(np.stack(here["probabilities"]), np.stack(there["probabilities"]), atol=1e-5)

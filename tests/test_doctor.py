@@ -53,7 +53,7 @@ def test_all_problems_are_named_each_with_a_remedy(project, monkeypatch):
 
 def test_encoders_that_classifiers_name_are_looked_for_too(project):
     labelled = {"source": "raw", "layout": "labelled", "columns": {"label": "label"}}
-    params = {"recipe": "r", "linear_floor": {"datasets": ["d"]}, "datasets": {"d": labelled},
+    params = {"recipe": "r", "linear_baseline": {"datasets": ["d"]}, "datasets": {"d": labelled},
               "models": {"clld": {"words": {"dataset": "d", "encoder": "textcnn"}, "own": {"dataset": "d"},
                                   **{name: {"dataset": "d", "encoder": "path", "path": "nowhere"} for name in "ab"}}}}
     (project / "params.yaml").write_text(yaml.safe_dump(params))

@@ -1,4 +1,4 @@
-"""The evaluate_clld stage: predictions, metrics against scikit-learn, floors, calibration by hand, artifacts."""
+"""The evaluate_clld stage: predictions, metrics against scikit-learn, baselines, calibration by hand, artifacts."""
 
 import json
 
@@ -17,12 +17,12 @@ from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.tables import read_frame, read_metadata
-from stages.tracks.clld import linear_floor
+from stages.tracks.clld import linear_baseline
 from stages.tracks.clld import train as train_clld
 from stages.tracks.clld.evaluate import (
+    baseline_systems,
     brier,
     calibration_table,
-    floor_systems,
     main,
     nll,
     run,
@@ -42,10 +42,10 @@ def drawn(seed=0, count=9, classes=3):
     return np.random.default_rng(seed).dirichlet(np.ones(classes), count)
 
 
-def evaluate(items=None, probabilities=None, resamples=100, level=0.95, **floors):
+def evaluate(items=None, probabilities=None, resamples=100, level=0.95, **baselines):
     items = held_out() if items is None else items
     found = drawn(0, len(items)) if probabilities is None else probabilities
-    return run(items, found, floors, CLASSES, Resampling(resamples, level, 13))
+    return run(items, found, baselines, CLASSES, Resampling(resamples, level, 13))
 
 
 def test_metrics_are_those_of_scikit_learn():
@@ -79,17 +79,18 @@ def test_calibration_by_hand():
     assert empty["texts"].tolist() == [0, 1] and empty[["confidence", "accuracy"]].isna().iloc[0].all()
 
 
-def test_floors_stand_beside_the_run_on_the_same_texts():
+def test_baselines_stand_beside_the_run_on_the_same_texts():
     items = held_out()
     linear = pd.DataFrame({"example_id": items["example_id"], "label": items["label"],
                            "probabilities": list(drawn(1))})
-    floors = floor_systems(items, ON, linear.sample(frac=1, random_state=0))
-    tables, metrics = evaluate(**floors)
-    assert set(metrics["floors"]) == {"majority", "linear"}
-    assert metrics["floors"]["majority"] == pytest.approx({"accuracy": 1 / 3, "macro_f1": 1 / 6, "weighted_f1": 1 / 6})
+    baselines = baseline_systems(items, ON, linear.sample(frac=1, random_state=0))
+    tables, metrics = evaluate(**baselines)
+    assert set(metrics["baselines"]) == {"majority", "linear"}
+    majority = {"accuracy": 1 / 3, "macro_f1": 1 / 6, "weighted_f1": 1 / 6}
+    assert metrics["baselines"]["majority"] == pytest.approx(majority)
     expected = evaluate(probabilities=drawn(1))[1]
-    assert metrics["floors"]["linear"] == expected["run"]
-    assert metrics["intervals"]["floors"]["linear"] == expected["intervals"]["run"]
+    assert metrics["baselines"]["linear"] == expected["run"]
+    assert metrics["intervals"]["baselines"]["linear"] == expected["intervals"]["run"]
     scores = tables["class_scores"]
     assert scores["system"].value_counts().to_dict() == {"run": 9, "majority": 9, "linear": 9}
     majority = scores[scores["system"] == "majority"]
@@ -97,25 +98,25 @@ def test_floors_stand_beside_the_run_on_the_same_texts():
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (lambda t: t[2:], "example 33 was evaluated and is missing there, and 1 more. Run linear_floor again"),
+    (lambda t: t[2:], "example 33 was evaluated and is missing there, and 1 more. Run linear_baseline again"),
     (lambda t: t.assign(probabilities=[row[:2] for row in t["probabilities"]]), "not those of the model, which knows"),
     (lambda t: t.assign(label="place"), "its classes or labels are not those")])
-def test_a_floor_of_other_texts_is_refused(change, message):
+def test_a_baseline_of_other_texts_is_refused(change, message):
     items = held_out()
     table = pd.DataFrame({"example_id": items["example_id"], "label": items["label"], "probabilities": list(drawn(1))})
     with pytest.raises(InputError, match=message):
-        floor_systems(items, ON, change(table))
+        baseline_systems(items, ON, change(table))
 
 
 @pytest.fixture(scope="module")
 def trained_project(tmp_path_factory):
-    """A project with a trained TextCNN, a trained BERT and the linear floor."""
+    """A project with a trained TextCNN, a trained BERT and the linear baseline."""
     folder = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         tiny_classes.write_project(folder, {
             "ct": {}, "bert": {"encoder": "path", "path": "encoder", "contrast": "uniform"}})
-        assert train_clld.main(["ct"]) == train_clld.main(["bert"]) == linear_floor.main(["tiny"]) == 0
+        assert train_clld.main(["ct"]) == train_clld.main(["bert"]) == linear_baseline.main(["tiny"]) == 0
     return folder
 
 
@@ -139,11 +140,11 @@ def test_stage_writes_everything_with_the_same_bytes(project, name):
                                   "contrast": "none" if name == "ct" else "uniform"} == metrics["settings"]
     assert metrics["settings"]["row"] == ("CT" if name == "ct" else "CT+CL")
     scores = read_frame(paths.scores, SCHEMAS["class_scores"])
-    for system, values in {"run": metrics["run"], **metrics["floors"]}.items():
+    for system, values in {"run": metrics["run"], **metrics["baselines"]}.items():
         own = scores[scores["system"] == system]
         assert values["accuracy"] == pytest.approx(own["correct"].mean(), abs=1e-6), system
-    assert metrics["floors"]["linear"]["accuracy"] == pytest.approx(
-        json.loads(DatasetPaths("tiny").metrics("linear_floor").read_text())["test"]["accuracy"])
+    assert metrics["baselines"]["linear"]["accuracy"] == pytest.approx(
+        json.loads(DatasetPaths("tiny").metrics("linear_baseline").read_text())["test"]["accuracy"])
     assert metrics["counts"]["examples"] == 9 == read_metadata(paths.scores)["counts"]["examples"]
     assert read_metadata(paths.predictions)["precision"] == computed_in("fp32", False)
 

@@ -1,4 +1,4 @@
-"""The stage evaluate_hcl: scores of a run and of its floors."""
+"""The stage evaluate_hcl: scores of a run and of its baselines."""
 
 import json
 
@@ -90,14 +90,14 @@ def test_every_metric_is_the_one_of_the_metrics_package():
     assert found["rouge_1"] == pytest.approx(rouge(outputs, references, "rouge_score")[:, 0].mean())
     assert found["py_rouge_l"] == pytest.approx(rouge(outputs, references, "py_rouge")[:, 2].mean())
     assert found["mean_length"] == (4 + 6 + 0) / 3
-    assert found["token_nll"] == 3 and "token_nll" not in metrics["floors"]["copy"]
+    assert found["token_nll"] == 3 and "token_nll" not in metrics["baselines"]["copy"]
     assert found["keyword_kept"] == 1 / 2           # the telephone; the third item has no keyword
     assert found["target_keyword_kept"] == 1 / 3    # "to lose fat"
     assert metrics["settings"]["split"] == "test" and metrics["settings"]["ibleu_alpha"] == 0.8
     assert "case:lc" in metrics["settings"]["sacrebleu"]
 
 
-def test_floors_need_no_model():
+def test_baselines_need_no_model():
     result = evaluate()
     outputs = result.scores.pivot(index="example_id", columns="system", values="output")
     assert outputs["copy"].tolist() == [source for _, source, *_ in TEST]
@@ -107,10 +107,10 @@ def test_floors_need_no_model():
     firsts = [texts[0] for _, _, texts, _ in TEST]
     assert sorted(outputs["shuffled"]) == sorted(firsts)
     assert all(other != own for other, own in zip(outputs["shuffled"], firsts, strict=True))
-    floors = result.metrics["floors"]
-    assert floors["copy"]["source_bleu"] == pytest.approx(1)
-    assert floors["copy"]["mean_length"] == (8 + 5 + 4) / 3
-    assert floors["keyword"]["keyword_kept"] == floors["copy"]["keyword_kept"] == 1
+    baselines = result.metrics["baselines"]
+    assert baselines["copy"]["source_bleu"] == pytest.approx(1)
+    assert baselines["copy"]["mean_length"] == (8 + 5 + 4) / 3
+    assert baselines["keyword"]["keyword_kept"] == baselines["copy"]["keyword_kept"] == 1
     assert result.metrics["counts"] == {"examples": 3, "empty_outputs": 1, "skipped_extrema_average": 0,
                                         "training_items": 4, "nearest_without_shared_word": 1}
 
@@ -137,16 +137,16 @@ def test_bertscore_of_all_systems_at_once_raw_and_rescaled():
     scorer = Scorer()
     result = evaluate(scorer=scorer)
     assert scorer.asked == [(["copy", "keyword", "nearest", "run", "shuffled"], 3)]
-    found, floors = result.metrics["run"], result.metrics["floors"]
+    found, baselines = result.metrics["run"], result.metrics["baselines"]
     assert found["bertscore"] == pytest.approx(np.mean([len(output) for *_, output in TEST]) / 100)
-    shuffled = floors["shuffled"]["bertscore"]
-    assert floors["shuffled"]["bertscore_over_shuffled"] == 0
+    shuffled = baselines["shuffled"]["bertscore"]
+    assert baselines["shuffled"]["bertscore_over_shuffled"] == 0
     assert found["bertscore_over_shuffled"] == pytest.approx((found["bertscore"] - shuffled) / (1 - shuffled))
     assert "bertscore_rescaled" not in found    # no baseline is known
     assert len(result.metrics["intervals"]["run"]["bertscore"]) == 2
     own = result.scores[result.scores["system"] == "run"]
     assert own["bertscore"].tolist() == [len(output) / 100 for *_, output in TEST]
-    known = evaluate(scorer=Scorer(baseline=0.05), floors=["copy"]).metrics["run"]
+    known = evaluate(scorer=Scorer(baseline=0.05), baselines=["copy"]).metrics["run"]
     assert known["bertscore_rescaled"] == pytest.approx((known["bertscore"] - 0.05) / 0.95)
     assert "bertscore_over_shuffled" not in known
 
@@ -160,12 +160,12 @@ def test_a_keyword_other_than_the_sources_own_is_looked_for():
 def test_a_reference_without_known_words_is_skipped_and_counted():
     predictions = predictions_frame()
     predictions.at[0, "references"] = ["?"]
-    result = evaluate(predictions, floors=["copy"])
+    result = evaluate(predictions, baselines=["copy"])
     assert result.metrics["counts"]["skipped_extrema_average"] == 1
     own = as_table(SCHEMAS["scores"], result.scores).to_pandas()
     own = own[(own["system"] == "run") & (own["example_id"] == 11)].iloc[0]
     assert np.isnan(own["extrema"]) and np.isnan(own["average"]) and own["greedy"] == 0
-    assert list(result.metrics["floors"]) == ["copy"]
+    assert list(result.metrics["baselines"]) == ["copy"]
 
 
 def test_further_samples_count_only_for_variety_within_items():
@@ -234,7 +234,7 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     metrics = json.loads(first[0])
     assert metrics["settings"]["bleu_style"] == "individual_m7" and metrics["settings"]["model"] == "model-a"
     assert metrics["settings"]["emb"]["name"] == "encoder" and len(metrics["settings"]["emb"]["sha256"]) == 64
-    values = [*metrics["run"].values(), *metrics["floors"]["copy"].values()]
+    values = [*metrics["run"].values(), *metrics["baselines"]["copy"].values()]
     assert all(value == round(value, 6) for value in values)
     assert metrics["run"]["average"] > 0 and 0 < metrics["run"]["bertscore"] < 1
     assert metrics["settings"]["bertscore"] == {**metrics["settings"]["bertscore"], "name": "encoder", "layer": 2,

@@ -1,4 +1,4 @@
-"""The stage evaluate_pgkpr: scores of a run of the PGKPR track and of its floors, raw and released."""
+"""The stage evaluate_pgkpr: scores of a run of the PGKPR track and of its baselines, raw and released."""
 
 import json
 
@@ -88,7 +88,7 @@ def test_bleu_of_batches_is_the_mean_of_the_bleu_of_each():
         assert found[order] == pytest.approx(np.mean(whole), abs=1e-12)
     assert len({round(value, 6) for value in whole}) == 3
     few = evaluate().metrics    # fewer examples than a batch: that of the corpus
-    for system in (few["run"], *few["floors"].values()):
+    for system in (few["run"], *few["baselines"].values()):
         assert [system[f"released_batch_bleu_{order}"] for order in (1, 2, 3, 4)] == pytest.approx(
             [system[f"released_bleu_{order}"] for order in (1, 2, 3, 4)])
     assert few["settings"]["bleu_batch"] == 100
@@ -121,14 +121,14 @@ def test_keywords_are_kept_by_stems_and_the_same_for_every_system():
     assert result.metrics["run"]["keywords_kept"] == (1 + 1 / 2) / 2
     # given: "eat" and "zebra" to both; the first output has neither
     assert result.metrics["run"]["given_keywords_kept"] == 1 / 4
-    floors = result.metrics["floors"]
-    assert floors["keyword"]["keywords_kept"] == floors["copy"]["keywords_kept"] == 1
-    assert "given_keywords_kept" not in floors["copy"] and "given_keywords_kept" not in evaluate().metrics["run"]
+    baselines = result.metrics["baselines"]
+    assert baselines["keyword"]["keywords_kept"] == baselines["copy"]["keywords_kept"] == 1
+    assert "given_keywords_kept" not in baselines["copy"] and "given_keywords_kept" not in evaluate().metrics["run"]
     outputs = result.scores.pivot(index="example_id", columns="system", values="output")
     assert outputs["keyword"].tolist() == ["school good", "eat zebra"]
     without = evaluate(keywords={9: [], 10: ["zebras"]}).metrics
     assert without["run"]["keywords_kept"] == 0 and without["counts"]["without_keywords"] == 1
-    assert without["floors"]["copy"]["keywords_kept"] == 1      # the mean is over items that have some
+    assert without["baselines"]["copy"]["keywords_kept"] == 1      # the mean is over items that have some
 
 
 def test_keywords_of_a_source_are_those_of_the_fixed_coins():

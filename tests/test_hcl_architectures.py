@@ -63,7 +63,7 @@ def test_rows_of_one_table_are_of_the_same_items():
     assert not predictions["pieces"]["prediction"].str.contains("[UNK]", regex=False).any()
     metrics = {name: json.loads(RunPaths(name, 13).metrics.read_text()) for name in MODELS}
     assert metrics["hcl"]["run"].keys() == metrics["pieces"]["run"].keys()
-    assert metrics["hcl"]["floors"] == metrics["pieces"]["floors"]
+    assert metrics["hcl"]["baselines"] == metrics["pieces"]["baselines"]
 
 
 @pytest.mark.parametrize(("name", "block"), [

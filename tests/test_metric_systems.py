@@ -1,4 +1,4 @@
-"""Self-BLEU, keywords, floors, word vectors from files and texts, and all metrics of a system together."""
+"""Self-BLEU, keywords, baselines, word vectors from files and texts, and all metrics of a system together."""
 
 import random
 
@@ -7,9 +7,9 @@ import pytest
 from test_metrics import random_items
 
 from keycontrast.errors import InputError
+from stages.metrics.baselines import derangement
 from stages.metrics.bleu import self_bleu
 from stages.metrics.embeddings import WordTable, vectors_from_training
-from stages.metrics.floors import derangement
 from stages.metrics.resampling import intervals
 from stages.metrics.systems import ScoredItems, score_system
 from stages.metrics.tokens import shows_keyword

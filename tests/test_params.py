@@ -189,7 +189,7 @@ def with_clld(content, **models):
     """Return params with a data set of labelled texts, a CT model of it, and further ones."""
     labelled = {"source": "x.csv", "layout": "labelled", "columns": {"label": "class"}}
     return {**content, "datasets": {**content["datasets"], "questions": labelled},
-            "linear_floor": {"datasets": ["questions"]},
+            "linear_baseline": {"datasets": ["questions"]},
             "models": {**content.get("models", {}), "clld": {"ct": {"dataset": "questions"}} | models}}
 
 
@@ -252,7 +252,7 @@ def test_a_path_reaches_the_stages_in_its_setting(sample):
 def unclassified(sample):
     """The default recipe without its own classifiers."""
     sample["datasets"].pop("questions", None)
-    del sample["linear_floor"], sample["models"]["clld"]
+    del sample["linear_baseline"], sample["models"]["clld"]
     return sample
 
 
@@ -272,7 +272,7 @@ def test_wrong_names_and_values_of_a_model_are_named(unclassified, model, line):
     content = with_clld(unclassified, m={"dataset": "questions", **model}, other={"dataset": "more"},
                         cl={"dataset": "questions", "contrast": "uniform"})
     content["datasets"]["more"] = content["datasets"]["questions"]
-    content["linear_floor"] = {"datasets": ["questions", "more"]}
+    content["linear_baseline"] = {"datasets": ["questions", "more"]}
     lines = refused(content)
     assert len(lines) == 1 and line in lines[0], lines
 

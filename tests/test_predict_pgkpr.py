@@ -157,7 +157,7 @@ def test_the_best_outputs_come_with_the_first_of_them(caplog):
     assert "--n 3: run xx searches with num_beams 1, and is searched with 3 here" in caplog.text
 
 
-def test_a_run_below_its_floor_is_not_praised(tmp_path, monkeypatch, caplog):
+def test_a_run_below_its_baseline_is_not_praised(tmp_path, monkeypatch, caplog):
     caplog.set_level("WARNING")
     lines("plain", TEXTS[:1])
     assert "run plain is not evaluated" in caplog.text and "keycontrast run evaluate_pgkpr@plain" in caplog.text
@@ -165,8 +165,8 @@ def test_a_run_below_its_floor_is_not_praised(tmp_path, monkeypatch, caplog):
     paths = RunPaths("plain", 13)
     copy = {"corpus_bleu_4": 0.2, "ibleu": -0.1}
 
-    def said(own, outputs, floors=copy):
-        write_json(paths.metrics, {"run": own, "floors": {"copy": floors} if floors else {}})
+    def said(own, outputs, baselines=copy):
+        write_json(paths.metrics, {"run": own, "baselines": {"copy": baselines} if baselines else {}})
         count = len(outputs)
         write_table(paths.predictions, SCHEMAS["predictions"], {
             "example_id": range(count), "sample": [0] * count, "source": ["x"] * count, "keyword": ["x"] * count,

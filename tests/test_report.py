@@ -133,12 +133,12 @@ def test_header_and_what_ran(page):
     assert ["full", "tiny", "13", "none", "3", "2", "5.750"] in rows
 
 
-def test_floors_come_first_and_the_best_run_is_marked(page):
+def test_baselines_come_first_and_the_best_run_is_marked(page):
     names = [row[0][1] for row in Outline(page).rows if row and row[0][1] in ("copy", "nearest", "full", "plain")]
     assert names[:4] == ["copy", "nearest", "full", "plain"]
     full, plain, copy = (row_of(page, name, "Extrema ↑") for name in ("full", "plain", "copy"))
     assert full["BLEU-1 ↑"] == ("best", "0.5000.450 to 0.550") and plain["BLEU-1 ↑"] == ("", "0.4000.350 to 0.450")
-    assert copy["BLEU-1 ↑"] == ("", "0.9000.800 to 1.000")        # a floor is never the best run
+    assert copy["BLEU-1 ↑"] == ("", "0.9000.800 to 1.000")        # a baseline is never the best run
     assert full["Extrema ↑"][0] == plain["Extrema ↑"][0] == ""  # nothing to mark between equals
     assert row_of(page, "full", "tokens")["tokens"] == ("", "9.5")
     # Less of the source is better, but the comparison calls this difference chance.
@@ -190,7 +190,7 @@ def test_segments_join_to_the_text_and_mark_whole_words():
 
 
 def run_material(name, bleu_1=0.5, settings=None, **decode):
-    metrics = {"run": metrics_of(bleu_1, 0.1), "floors": {"copy": metrics_of(0.9, 1.0)}, "counts": {"examples": 3},
+    metrics = {"run": metrics_of(bleu_1, 0.1), "baselines": {"copy": metrics_of(0.9, 1.0)}, "counts": {"examples": 3},
                "settings": {"split": "test"}}
     return Run(name, "hcl", name, "d", 1, HCL.row(settings or {}, decode), metrics, decode=decode)
 
@@ -355,10 +355,10 @@ def test_curves_are_grouped_by_the_question_they_answer():
 
 
 def answered(verdicts, seeds=2):
-    """A block of ``full``, an ablation, a baseline and a floor; each is so far from ``full``."""
+    """A block of ``full``, an ablation, a baseline and a baseline; each is so far from ``full``."""
     settings = {"full": {}, "cut": {"graph": {"iterations": 0}}, "other": {"architecture": "seq2seq"}}
     runs = [Run(name, "hcl", name, "d", 1, HCL.row(own, {}),
-                {"run": metrics_of(0.5, 0.1), "floors": {"copy": metrics_of(0.9, 1.0)}, "counts": {"examples": 64},
+                {"run": metrics_of(0.5, 0.1), "baselines": {"copy": metrics_of(0.9, 1.0)}, "counts": {"examples": 64},
                  "settings": {"split": "test"}}) for name, own in settings.items()]
     groups = {name: {"runs": [name] if name in settings else [], "bleu_1": {"mean": 0.5}}
               for name in (*settings, "baseline copy")}

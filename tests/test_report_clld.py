@@ -66,7 +66,7 @@ def test_the_page_is_sound_and_has_nothing_of_other_tracks(page):
     assert 'id="corpus"' not in page and 'class="explorer"' not in page
 
 
-def test_the_results_have_floors_runs_intervals_and_seeds(page, alone):
+def test_the_results_have_baselines_runs_intervals_and_seeds(page, alone):
     results = part(page, "clld-results")
     found = {row[0]: row[1:] for row in rows(results) if row}
     assert found["system"] == ["accuracy ↑", "macro F1 ↑", "weighted F1 ↑", "NLL ↓", "Brier ↓", "ECE ↓"]

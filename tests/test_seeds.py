@@ -198,9 +198,9 @@ def test_runs_take_what_is_finished_for_the_same_model(tmp_path, monkeypatch, tr
     Path("params.yaml").write_text(yaml.safe_dump({
         **params, "runs": runs,
         "evaluation": {"resamples": 5, "bertscore": {"encoder": None}, "emb": "train"}}))
-    stages = ["linear_floor"] * (track == "clld") + [f"train_{track}"] + [f"generate_{track}"] * (track != "clld")
+    stages = ["linear_baseline"] * (track == "clld") + [f"train_{track}"] + [f"generate_{track}"] * (track != "clld")
     for stage in stages:
-        run_stage(stage, {"linear_floor": "tiny", f"train_{track}": "m"}.get(stage, run))
+        run_stage(stage, {"linear_baseline": "tiny", f"train_{track}": "m"}.get(stage, run))
     evaluate = f"evaluate_{track}"
     assert taken(run_stage(evaluate, run)) == []
     files = files_of(RUNS) | files_of(PREDICTED)

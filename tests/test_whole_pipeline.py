@@ -48,7 +48,7 @@ def test_every_artifact_is_there_and_the_last_lines_say_where(twins):
     for path in ("data/tiny/keywords", "data/tiny/graph/edges", "models/hcl/13/model/model.safetensors",
                  "runs/hcl/13/metrics.json", "data/tiny/paraphrase_items",
                  "models/pgkpr/13/model/model.safetensors", "runs/pgkpr/13/metrics.json",
-                 "data/questions/linear_floor",
+                 "data/questions/linear_baseline",
                  "confusing_pairs/ct/13/confusing_pairs.parquet", "models/clsled/13/label_distance.parquet",
                  "runs/clsled/13/calibration.parquet", "corpus_pages/tiny.html", "report/index.html"):
         assert (flow / "artifacts" / path).exists(), path

@@ -14,7 +14,7 @@ from stages.common.paths import DatasetPaths
 from stages.common.settings import laid_over
 from stages.common.tables import Provenance, write_table
 from stages.tracks.clld import evaluate as evaluate_clld
-from stages.tracks.clld import linear_floor
+from stages.tracks.clld import linear_baseline
 from stages.tracks.clld import train as train_clld
 from stages.tracks.clld.params import TrainClld
 from stages.tracks.clld.tables import labelled_texts
@@ -73,7 +73,7 @@ def write_params(folder, models=None, runtime=None, **more):
               "datasets": {"tiny": {"source": "x", "layout": "labelled", "columns": {"label": "label"}}},
               "confusing_pairs": {"models": [name for name in found if any(
                   model.get("pairs_of", "").endswith(f"/{name}") for model in found.values())]},
-              "evaluation": {"resamples": 50}, "linear_floor": {"datasets": ["tiny"], "min_count": 1},
+              "evaluation": {"resamples": 50}, "linear_baseline": {"datasets": ["tiny"], "min_count": 1},
               "train_clld": BLOCK, "models": {"clld": found}, **more}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
 
@@ -93,7 +93,7 @@ def write_project(folder, models=None, **more):
 def train(folder, *models, evaluate=False):
     """Train ``models`` of the project in ``folder``, and evaluate the runs of these names."""
     with chdir(folder):
-        assert not evaluate or linear_floor.main(["tiny"]) == 0
+        assert not evaluate or linear_baseline.main(["tiny"]) == 0
         for name in models:
             assert train_clld.main([name]) == 0
             assert not evaluate or evaluate_clld.main([name]) == 0

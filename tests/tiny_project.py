@@ -66,7 +66,7 @@ def params() -> dict:
                      "questions": {"source": "questions.jsonl", "layout": "labelled", "columns": {"label": "label"}}},
         **{name: {"datasets": ["tiny"]}
            for name in ("keywords", "attribution", "psi", "side_by_side", "graph", "node_vectors")},
-        "linear_floor": {"datasets": ["questions"]}, "confusing_pairs": {"models": ["ct"]},
+        "linear_baseline": {"datasets": ["questions"]}, "confusing_pairs": {"models": ["ct"]},
         "ingest": {"neg_source": "given", "validation": 0.1, "test": 0.1},
         "annotate": {"chunk": 40},
         "pair_classifier": {"epochs": 1, "batch_size": 64, "learning_rate": 0.001},

@@ -22,7 +22,7 @@ from stages.params.problems import problem_lines
 from stages.params.tracks import TRACK_PROBLEMS, model_problems, unread_keywords
 from stages.psi.params import CharacterEncoder, Psi, STagger, WordVectors
 from stages.results.params import Compare, Report
-from stages.tracks.clld.params import ClldModel, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
+from stages.tracks.clld.params import ClldModel, ConfusingPairs, EvaluateClld, LinearBaseline, TrainClld
 from stages.tracks.common.params import Evaluation, TextModel, TextRun
 from stages.tracks.hcl.params import GenerateHcl, Probe, ProbeHcl, TrainHcl
 from stages.tracks.pgkpr.params import EvaluatePgkpr, GeneratePgkpr, ParaphraseItems, TrainPgkpr
@@ -31,12 +31,13 @@ Laid = TypeVar("Laid", bound=Block)
 # The blocks that a block needs: its data sets must be among theirs.
 NEEDS = {"keywords": (), "attribution": ("keywords",), "psi": ("keywords",), "s_tagger": ("psi",),
          "side_by_side": ("keywords", "attribution", "psi"), "graph": ("keywords",), "node_vectors": ("graph",),
-         "paraphrase_items": ("attribution",), "character_encoder": (), "linear_floor": ()}
+         "paraphrase_items": ("attribution",), "character_encoder": (), "linear_baseline": ()}
 # The blocks that the models of a track need.
-MODELS_NEED = {"hcl": ("graph", "node_vectors"), "pgkpr": ("paraphrase_items",), "clld": ("linear_floor",)}
+MODELS_NEED = {"hcl": ("graph", "node_vectors"), "pgkpr": ("paraphrase_items",), "clld": ("linear_baseline",)}
 # The kind of data sets that a block or the models of a track need.
-_KIND = dict.fromkeys(("attribution", "psi", "s_tagger", "side_by_side", "node_vectors", "paraphrase_items",
-                       "character_encoder", "hcl", "pgkpr"), "pairs") | {"linear_floor": "labelled", "clld": "labelled"}
+_KIND = {**dict.fromkeys(("attribution", "psi", "s_tagger", "side_by_side", "node_vectors", "paraphrase_items",
+                          "character_encoder", "hcl", "pgkpr"), "pairs"),
+         "linear_baseline": "labelled", "clld": "labelled"}
 _TEXTS = {"pairs": "pairs", "labelled": "labelled texts", "plain": "plain texts"}
 
 
@@ -103,7 +104,7 @@ class Params(Block):
     train_clld: TrainClld = TrainClld()
     confusing_pairs: ConfusingPairs = ConfusingPairs()
     evaluate_clld: EvaluateClld = EvaluateClld()
-    linear_floor: LinearFloor = LinearFloor()
+    linear_baseline: LinearBaseline = LinearBaseline()
     evaluation: Evaluation = Evaluation()
     compare: Compare = Compare()
     models: Models = Models()

@@ -177,7 +177,7 @@ def majority(train: np.ndarray, validation: np.ndarray) -> dict[str, Any]:
 def model_card(dataset: str, values: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
     """Return the README of the saved tagger."""
     settings = "\n".join(f"- {name}: {value}" for name, value in sorted(values.items()))
-    floor = metrics["majority"]
+    baseline = metrics["majority"]
     return f"""---
 library_name: transformers
 pipeline_tag: token-classification
@@ -195,7 +195,7 @@ primary (epoch {metrics["best_epoch"]} of {values["epochs"]}):
 |  | loss (nats per word) | accuracy | F1 of primary |
 | --- | --- | --- | --- |
 | tagger | {metrics["loss"]:.4f} | {metrics["accuracy"]:.4f} | {metrics["f1"]:.4f} |
-| always {floor["answer"]} | {floor["loss"]:.4f} | {floor["accuracy"]:.4f} | {floor["f1"]:.4f} |
+| always {baseline["answer"]} | {baseline["loss"]:.4f} | {baseline["accuracy"]:.4f} | {baseline["f1"]:.4f} |
 
 Settings (Adam; the learning rate falls linearly to 0):
 

@@ -146,8 +146,8 @@ def systems_of(runs: Sequence[EvaluatedRun]) -> list[ComparedSystem]:
     """Return groups of seeds, runs and baselines of comparable runs, in that order."""
     members = {one.name: one.statistics("run") for one in runs}
     single = [ComparedSystem(one.name, [members[one.name]], [one.name], [one.paths.seed]) for one in runs]
-    floors = [ComparedSystem(name, [one.statistics(floor)]) for name, one, floor in _distinct_floors(runs)]
-    return [*_pooled(runs, members), *single, *floors]
+    baselines = [ComparedSystem(name, [one.statistics(baseline)]) for name, one, baseline in _distinct_baselines(runs)]
+    return [*_pooled(runs, members), *single, *baselines]
 
 
 def strata_of(runs: Sequence[EvaluatedRun]) -> dict[str, np.ndarray]:
@@ -179,15 +179,15 @@ def _pooled(runs: Sequence[EvaluatedRun], members: Mapping[str, dict[str, Statis
                            [one.paths.seed for one in own]) for row, own in rows.items() if len(own) > 1]
 
 
-def _distinct_floors(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, EvaluatedRun, str]]:
+def _distinct_baselines(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, EvaluatedRun, str]]:
     """Yield name, run and key of every distinct baseline; runs whose models have other training items have others."""
     seen: dict[str, list[list[str]]] = {}
     for one in runs:
-        for floor in sorted(set(one.scores["system"]) - {"run"}):
-            outputs = one.scored(floor)[one.track.compared.answer].tolist()
-            if outputs not in seen.setdefault(floor, []):
-                seen[floor].append(outputs)
-                yield f"baseline {floor}" + (f" of {one.name}" if len(seen[floor]) > 1 else ""), one, floor
+        for baseline in sorted(set(one.scores["system"]) - {"run"}):
+            outputs = one.scored(baseline)[one.track.compared.answer].tolist()
+            if outputs not in seen.setdefault(baseline, []):
+                seen[baseline].append(outputs)
+                yield f"baseline {baseline}" + (f" of {one.name}" if len(seen[baseline]) > 1 else ""), one, baseline
 
 
 def measured_systems(systems: Sequence[ComparedSystem], resamples: int, seed: int) -> dict[str, dict[str, Members]]:
@@ -248,7 +248,7 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
 
 def exact_rows(runs: Sequence[EvaluatedRun]) -> Iterator[dict[str, Any]]:
     """Yield the rows of table ``mcnemar`` on one set of texts, without column ``dataset``; every pair once."""
-    systems = [*((one.name, one, "run") for one in runs), *_distinct_floors(runs)]
+    systems = [*((one.name, one, "run") for one in runs), *_distinct_baselines(runs)]
     correct = [(name, one.scored(system)["correct"].to_numpy(bool)) for name, one, system in systems]
     for (first, right), (second, other) in combinations(correct, 2):
         yield rounded({"first": first, "second": second, "items": len(right), **mcnemar(right, other)})

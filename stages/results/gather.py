@@ -62,7 +62,7 @@ def run_metrics(track: TrackResults, run: RunPaths) -> dict[str, Any]:
     """Return the metrics of a run; missing or invalid ones are an ``InputError``."""
     path, stage = run.metrics, f"{track.evaluated_by}@{run.name}"
     metrics = read_json(path, stage)
-    if not {"run", "floors", "counts", "settings"} <= set(metrics):
+    if not {"run", "baselines", "counts", "settings"} <= set(metrics):
         raise InputError(f"{path}: not the metrics of a run. Make them again with `keycontrast run {stage}`.")
     return metrics
 
@@ -171,7 +171,7 @@ def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str 
     def place(run: Run) -> tuple[str, str, str, str]:
         metrics, split = run.metrics, str(run.metrics["settings"].get("split", ""))
         return (run.dataset, split, _label(comparison, run.dataset, split, run.name),
-                json.dumps([metrics["floors"], metrics["counts"].get("examples")], sort_keys=True))
+                json.dumps([metrics["baselines"], metrics["counts"].get("examples")], sort_keys=True))
 
     # Runs keep their order within a block, blocks that of their first run.
     order: dict[tuple[str, str, str, str], int] = {}
@@ -195,16 +195,16 @@ def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | N
     first, known = runs[0].metrics, {run.name: run for run in runs}
     groups = {name: group for name, group in compared.get("groups", {}).items()
               if not group["runs"] or known.keys() & set(group["runs"])}
-    intervals = first.get("intervals", {}).get("floors", {})
-    floors = [System(name, "floor", values_of([values], intervals.get(name, {})))
-              for name, values in first["floors"].items()]
+    intervals = first.get("intervals", {}).get("baselines", {})
+    baselines = [System(name, "baseline", values_of([values], intervals.get(name, {})))
+                 for name, values in first["baselines"].items()]
     single = [_system(track, run.name, [run], kind) for run in runs]
     places = {run.name: place for place, run in enumerate(runs)}
     pooled = [_system(track, name, [known[run] for run in group["runs"] if run in known], kind, group)
               for name, group in groups.items() if len(group["runs"]) > 1]
     pooled.sort(key=lambda system: places[system.runs[0]])
     were_compared = any(group["runs"] for group in groups.values())
-    block = Block(track, dataset, kind, split, first["counts"], first["settings"], floors, single, pooled, label,
+    block = Block(track, dataset, kind, split, first["counts"], first["settings"], baselines, single, pooled, label,
                   paired if were_compared else paired.iloc[:0])
     parts = {name: _part(block, found, strata[strata["stratum"] == name])
              for name, found in compared.get("strata", {}).items() if len(strata)}
@@ -215,10 +215,10 @@ def _part(block: Block, compared: Mapping[str, Any], paired: pd.DataFrame) -> Bl
     """Return ``block`` on the items of one stratum, with the values of the comparison."""
     groups = {name: dict(compared_values(group)) for name, group in compared["groups"].items()}
     # The paper has values for all items, and for no stratum.
-    floors, runs, pooled = (
+    baselines, runs, pooled = (
         [replace(system, values=groups.get(system.compared_as, {}), published=()) for system in systems]
-        for systems in (block.floors, block.runs, block.groups))
-    return replace(block, counts={"examples": compared["items"]}, floors=floors, runs=runs, groups=pooled,
+        for systems in (block.baselines, block.runs, block.groups))
+    return replace(block, counts={"examples": compared["items"]}, baselines=baselines, runs=runs, groups=pooled,
                    paired=paired)
 
 

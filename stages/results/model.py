@@ -93,7 +93,7 @@ class Run:
 
 @dataclass(frozen=True)
 class System:
-    """A row of results; its ``kind`` is floor (a baseline), run (one seed) or seeds (a run under all its seeds)."""
+    """A row of results; its ``kind`` is baseline, run (one seed) or seeds (a run under all its seeds)."""
 
     name: str
     kind: str
@@ -109,7 +109,7 @@ class System:
     @property
     def compared_as(self) -> str:
         """Its name in the comparison."""
-        return f"{BASELINE}{self.name}" if self.kind == "floor" else self.name
+        return f"{BASELINE}{self.name}" if self.kind == "baseline" else self.name
 
     @property
     def title(self) -> str:
@@ -176,7 +176,7 @@ class Block:
     split: str
     counts: Mapping[str, Any]   # of the first run's evaluation, and so are the settings
     settings: Mapping[str, Any]
-    floors: list[System]
+    baselines: list[System]
     runs: list[System]
     groups: list[System]        # runs of several seeds, as one system each
     label: str                  # name of the comparison of these runs
@@ -203,7 +203,7 @@ class Block:
     @property
     def measured(self) -> list[str]:
         """Keys of all metrics that any system has."""
-        return list(dict.fromkeys(key for system in (*self.runs, *self.floors) for key in system.values))
+        return list(dict.fromkeys(key for system in (*self.runs, *self.baselines) for key in system.values))
 
     def difference(self, name: str, base: str, key: str) -> Difference | None:
         """Return ``name`` minus ``base``, by their names in the comparison; None if they were not compared."""

@@ -112,7 +112,7 @@ class TrackResults(Track):
     printed_as: Callable[[Row], Sequence[str]]  # the names of a row in the paper
     data: str                                   # the paper's data sets, in words
     compared: Compared
-    floors: Mapping[str, str]                   # each baseline with its meaning
+    baselines: Mapping[str, str]                # each baseline with its meaning
     headline: str                               # title of the table in a terminal
     differs: str                                # differences from the paper's runs, in words
     further_settings: Callable[[Params, str], dict[str, Any]] = lambda params, model: {}    # beside the model's block

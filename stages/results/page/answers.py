@@ -64,7 +64,7 @@ class Answer:
 def answer(block: Block) -> Answer:
     """Return the answer of one table: the value of the full method, or of the first system, and who differs from it."""
     base, column = block.full or block.systems[0], metric(block.lead)
-    found = {system.name: (system, difference) for system in (*block.floors, *block.systems) if system is not base
+    found = {system.name: (system, difference) for system in (*block.baselines, *block.systems) if system is not base
              and (difference := block.difference(system.compared_as, base.name, block.lead)) is not None}
     value, count = base.values.get(block.lead), int(block.counts.get("examples", 0))
     reached = f"reaches {number(value.mean, column.digits)} in {column.name}" if value else "was evaluated"
@@ -85,12 +85,12 @@ def _clauses(base: System, found: Sequence[tuple[System, Difference]], track: Tr
     others: dict[int, list[str]] = {1: [], -1: [], 0: []}
     for system, difference in found:
         part = removed_part(system, base, track)
-        name = f"{BASELINE}{system.name}" if system.kind == "floor" else system.name
+        name = f"{BASELINE}{system.name}" if system.kind == "baseline" else system.name
         if part and difference.judged:
             parts[-difference.verdict].append(part)
         elif difference.judged:
             others[-difference.verdict].append(name)
-        elif system.kind == "floor":
+        elif system.kind == "baseline":
             others[-difference.over_items].append(name)
     return [*(f"{_listed(names)} {verb if len(names) == 1 else verbs}" for names, verb, verbs in (
         (parts[1], "helps", "help"), (parts[-1], "hurts", "hurt"),

@@ -84,10 +84,10 @@ class TrackView:
         return [block for block in self.blocks if block.examples]
 
     @property
-    def floors(self) -> list[tuple[str, str]]:
+    def baselines(self) -> list[tuple[str, str]]:
         """Floors that were scored, each with its meaning."""
-        scored = {floor.name for block in self.blocks for floor in block.about.floors}
-        return [(name, meaning) for name, meaning in self.about.floors.items() if name in scored]
+        scored = {baseline.name for block in self.blocks for baseline in block.about.baselines}
+        return [(name, meaning) for name, meaning in self.about.baselines.items() if name in scored]
 
 
 @dataclass(frozen=True)

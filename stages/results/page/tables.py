@@ -88,9 +88,9 @@ def _measured(layout: TableLayout, present: Sequence[str]) -> TableLayout | None
 def _result_table(layout: TableLayout, block: Block) -> ResultTable:
     best = {column.key: _best(column, block) for column in layout.columns}
     rows, flags = [], dict[str, int]()
-    for system in (*block.floors, *block.runs, *block.groups):
+    for system in (*block.baselines, *block.runs, *block.groups):
         cells = [value_cell(column, system.values.get(column.key),
-                            system.kind != "floor" and system.name == best[column.key]) for column in layout.columns]
+                            system.kind != "baseline" and system.name == best[column.key]) for column in layout.columns]
         rows.append(TableRow(system.title, system.kind, cells,
                              "mean ± sd over seeds" if system.kind == "seeds" else ""))
         if system in block.systems:

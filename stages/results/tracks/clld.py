@@ -30,7 +30,7 @@ _TABLES = (
         (family("classes"), family("probabilities"))),
 )
 _ENCODERS = {"textcnn": "TextCNN", "bundled": "bundled encoder", "scratch": "encoder from scratch"}
-_FLOORS = {"majority": "gives every text the class that is most frequent in training",
+_BASELINES = {"majority": "gives every text the class that is most frequent in training",
            "linear": "is a logistic regression on the TF-IDF of words"}
 
 
@@ -98,7 +98,7 @@ CLLD = TrackResults(
     reported=("accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"), questions=_QUESTIONS,
     published=tuple(paper("clld").tables.values()), printed_as=_printed_as, data="20NG, TREC_6, R8, R52 and MR",
     further_settings=_further_settings,
-    floors=_FLOORS, named=("row", "encoder", "pairs_of"),
+    baselines=_BASELINES, named=("row", "encoder", "pairs_of"),
     compared=Compared("text", "label", "predicted", "predicted", _statistics,
                       ("example_id", "text", "label", "predicted"), exact=True),
     headline="CLLD. mF1, wF1: F1 by class, by text; ECE: calibration error",

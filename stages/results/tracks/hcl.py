@@ -13,7 +13,7 @@ from stages.results.published import paper
 from stages.results.track import ADDED, SCRATCH, Compared, Names, Question, Row, TableLayout, TrackResults, untrained
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
 from stages.tracks import registry
-from stages.tracks.common.schemas import FLOORS
+from stages.tracks.common.schemas import BASELINES
 
 _QUESTIONS = (
     Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
@@ -49,12 +49,12 @@ _TABLES = (
 )
 _FULL = "hcl"
 # Baselines as Table 1 prints them; a small form of a pretrained one, drawn from a configuration, is marked by its row.
-_BASELINES = {"cvae": "CVAE", "seq2seq": "Seq2Seq", "transformer": "Transformer", "seq2seq_du": "Seq2Seq-DU",
-              "dialogpt": "DialoGPT", "t5": "T5", "group_wise": "Group-wise", "t5_claps": "T5-CLAPS"}
+_ARCHITECTURES = {"cvae": "CVAE", "seq2seq": "Seq2Seq", "transformer": "Transformer", "seq2seq_du": "Seq2Seq-DU",
+                  "dialogpt": "DialoGPT", "t5": "T5", "group_wise": "Group-wise", "t5_claps": "T5-CLAPS"}
 _FURTHER = {"simctg": "DialoGPT trained as SimCTG"}  # that Table 1 does not have
-_PRETRAINED = {**{name: _BASELINES[name] for name in ("dialogpt", "t5", "t5_claps")}, **_FURTHER}
+_PRETRAINED = {**{name: _ARCHITECTURES[name] for name in ("dialogpt", "t5", "t5_claps")}, **_FURTHER}
 _NAMES = Names(
-    {_FULL: "HCL", **_BASELINES, **_FURTHER, "seq2seq_du": "Seq2Seq-DU (adapted)"},
+    {_FULL: "HCL", **_ARCHITECTURES, **_FURTHER, "seq2seq_du": "Seq2Seq-DU (adapted)"},
     {"graph": "the graph", "keyword": "the keyword with both its contrasts",
      "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"},
     rows={Row(_FULL, frozenset({"latent"})): "BERT-GEN", **{
@@ -127,7 +127,7 @@ def _readings(settings: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _printed(own: Row) -> list[str]:
-    name = _PRINTED.get(own, _BASELINES.get(own.architecture))
+    name = _PRINTED.get(own, _ARCHITECTURES.get(own.architecture))
     return [] if name is None else [name]
 
 
@@ -141,7 +141,7 @@ HCL = TrackResults(
     **vars(registry.HCL), method="hierarchical contrastive learning over keywords and instances",
     names=_NAMES, row=row, full=Row(_FULL), layouts=_TABLES, reported=_PRINTED_TABLES["1a"].metrics,
     questions=_QUESTIONS, published=tuple(_PRINTED_TABLES.values()),
-    printed_as=_printed, data="QQP, Douban and RocStories", floors=FLOORS,
+    printed_as=_printed, data="QQP, Douban and RocStories", baselines=BASELINES,
     compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
     differs="Data, encoder, vocabulary and word vectors",

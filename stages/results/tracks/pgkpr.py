@@ -14,7 +14,7 @@ from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults, untrained
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
 from stages.tracks import registry
-from stages.tracks.common.schemas import FLOORS
+from stages.tracks.common.schemas import BASELINES
 from stages.tracks.pgkpr.items import as_words
 
 _QUESTIONS = (
@@ -111,7 +111,7 @@ PGKPR = TrackResults(
     names=_NAMES, row=row, full=Row("pgkpr"), layouts=_TABLES,
     reported=(*_PRINTED_TABLES["2a"].metrics, "source_bleu", "ibleu", "keywords_kept"), questions=_QUESTIONS,
     published=tuple(_PRINTED_TABLES.values()), printed_as=lambda own: [_ROWS[own]] if own in _ROWS else [],
-    data="Quora and MSCOCO", floors=FLOORS,
+    data="Quora and MSCOCO", baselines=BASELINES,
     compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source",
     differs="Data, sizes of the models, time of training and tokens",

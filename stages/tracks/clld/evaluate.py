@@ -31,14 +31,14 @@ _SMALLEST = float(np.finfo(np.float64).tiny)
 System = tuple[np.ndarray, np.ndarray | None]
 
 
-def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, System], classes: Sequence[str],
+def run(items: pd.DataFrame, probabilities: np.ndarray, baselines: Mapping[str, System], classes: Sequence[str],
         resampling: Resampling) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """Return tables by kind, and metrics, of a classifier and of the baselines on the same texts.
 
     ``items`` are the evaluated rows of table ``labelled_items``, ``probabilities`` (n, N) are those of their classes.
     """
     labels, n_classes = np.array(clld.class_numbers(items["label"], classes)), len(classes)
-    systems: dict[str, System] = {"run": (probabilities.argmax(1), probabilities), **floors}
+    systems: dict[str, System] = {"run": (probabilities.argmax(1), probabilities), **baselines}
     scores: dict[str, pd.DataFrame] = {}
     statistics: dict[str, dict[str, Statistic]] = {}
     for name, (predicted, given) in systems.items():
@@ -61,8 +61,8 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, Sys
               "classes": clld.class_table(counts, classes), "confusion": clld.confusion_table(counts, classes),
               "calibration": calibration_table(probabilities.max(1), scores["run"]["correct"].to_numpy(), BINS)}
     return tables, {
-        "run": values["run"], "floors": {name: values[name] for name in floors},
-        "intervals": {"run": ends["run"], "floors": {name: ends[name] for name in floors}},
+        "run": values["run"], "baselines": {name: values[name] for name in baselines},
+        "intervals": {"run": ends["run"], "baselines": {name: ends[name] for name in baselines}},
         "counts": {"examples": len(items), "classes": n_classes,
                    "classes_evaluated": int((counts.sum(1) > 0).sum()),
                    "classes_predicted": int((counts.sum(0) > 0).sum())},
@@ -92,23 +92,23 @@ def calibration_table(probability: np.ndarray, correct: np.ndarray, bins: int) -
         "accuracy": np.bincount(placed, correct, bins) / filled})
 
 
-def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> dict[str, System]:
-    """Return the baselines of the evaluated ``items``: the most frequent training class, and table ``linear_floor``."""
+def baseline_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> dict[str, System]:
+    """Return the baselines of ``items``: the most frequent training class, and table ``linear_baseline``."""
     rows = items[["example_id"]].merge(linear, on="example_id", how="left")
     missing = rows.loc[rows["label"].isna(), "example_id"].tolist()
     if missing:
-        raise InputError(f"table linear_floor: example {missing[0]} was evaluated and is missing there, and "
-                         f"{len(missing) - 1} more. Run linear_floor again.")
+        raise InputError(f"table linear_baseline: example {missing[0]} was evaluated and is missing there, and "
+                         f"{len(missing) - 1} more. Run linear_baseline again.")
     probabilities = np.stack(rows["probabilities"].to_list())
     if probabilities.shape[1] != len(on.classes) or rows["label"].tolist() != items["label"].tolist():
-        raise InputError(f"table linear_floor: its classes or labels are not those of the model, which knows "
-                         f"{len(on.classes)} classes. Run linear_floor again, and train the model again.")
+        raise InputError(f"table linear_baseline: its classes or labels are not those of the model, which knows "
+                         f"{len(on.classes)} classes. Run linear_baseline again, and train the model again.")
     most = int(np.argmax(list(on.texts.values())))  # of equals the first
     return {"majority": (np.full(len(items), most), None), "linear": (probabilities.argmax(1), probabilities)}
 
 
 def _work(process: StageProcess) -> None:
-    table = DatasetPaths(process.params.models.clld[process.instance].dataset).table("linear_floor")
+    table = DatasetPaths(process.params.models.clld[process.instance].dataset).table("linear_baseline")
     for_each_seed(process, _evaluate, lambda run: [run.predictions.parent, run.folder], lambda run: [table])
     write_run_manifest(process)
 
@@ -119,14 +119,15 @@ def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
     classifier, items = load_classifier(paths.weights), read_frame(paths.items, clld.LABELLED_ITEMS)
     on = classifier.on
     items = split_of(items, split, "items").sort_values("example_id", ignore_index=True)
-    floors = floor_systems(items, on, read_frame(DatasetPaths(on.dataset).table("linear_floor"), clld.LINEAR_FLOOR))
+    linear = read_frame(DatasetPaths(on.dataset).table("linear_baseline"), clld.LINEAR_BASELINE)
+    baselines = baseline_systems(items, on, linear)
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:
         nn.Module.to(classifier.model, device)
         probabilities = class_probabilities(classifier.model, classifier.tokenizer, items["text"].tolist(),
                                             on.max_length, ROWS,
                                             lambda chunks: progress(chunks, process.name, unit="batch"))
-    tables, metrics = run(items, probabilities, floors, on.classes, Resampling.of(params))
+    tables, metrics = run(items, probabilities, baselines, on.classes, Resampling.of(params))
     metrics["settings"] |= {"split": split, "model": name, "dataset": on.dataset, "contrast": on.contrast,
                             "encoder": on.encoder, "max_length": on.max_length,
                             "row": row_name(row_of(on.contrast, classifier.model.config.ce_views))}

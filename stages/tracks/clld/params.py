@@ -78,7 +78,7 @@ class EvaluateClld(Block):
     split: Literal["validation", "test"] = "test"
 
 
-class LinearFloor(Block):
+class LinearBaseline(Block):
     """Logistic regression on TF-IDF, which knows nothing but words: the baseline of the CLLD track."""
 
     datasets: Datasets = Field([], description="of labelled texts; those that models.clld names")

@@ -69,8 +69,8 @@ CONFUSING_PAIRS = TableSchema(
         ("chosen", pa.bool_(), "the pair is one of those that a static matrix takes"),
     ))
 
-LINEAR_FLOOR = TableSchema(
-    "linear_floor", "What a linear classifier on TF-IDF makes of the texts that it was not trained on.",
+LINEAR_BASELINE = TableSchema(
+    "linear_baseline", "What a linear classifier on TF-IDF makes of the texts that it was not trained on.",
     ("example_id",), (
         ("example_id", pa.int64(), "labelled example"),
         ("text_id", pa.int64(), "text id"),

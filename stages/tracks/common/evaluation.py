@@ -17,16 +17,16 @@ from stages.common.schemas import TableSchema
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import Params, hash_files
 from stages.common.tables import Provenance, read_frame, rounded, write_json, write_table
+from stages.metrics.baselines import derangement, nearest_neighbours
 from stages.metrics.bertscore import BertScorer, package_baseline, package_layer, rescaled
 from stages.metrics.bleu import IBLEU_ALPHA, SELF_BLEU_SAMPLE
 from stages.metrics.embeddings import EncoderVectors, WordVectors, vectors_from_file, vectors_from_training
-from stages.metrics.floors import derangement, nearest_neighbours
 from stages.metrics.resampling import Statistic, intervals
 from stages.metrics.systems import ScoredItems, SystemScores, score_system
 from stages.metrics.tokens import Text, joined
 from stages.run.process import StageProcess
 from stages.tracks.common.frame import for_each_seed
-from stages.tracks.common.schemas import FLOORS, ITEMS, PREDICTIONS
+from stages.tracks.common.schemas import BASELINES, ITEMS, PREDICTIONS
 
 # Names the draw of references for all tracks, which so agree on the same examples.
 SEEDED_AS = "evaluate_hcl"
@@ -116,7 +116,7 @@ class Evaluated:
     items: pd.DataFrame         # table ``items`` of its model, with the training split
     vectors: WordVectors        # for the embedding metrics
     scorer: BertScorer | None = None    # None where BERTScore is left out
-    floors: Collection[str] = tuple(FLOORS)
+    baselines: Collection[str] = tuple(BASELINES)
     resampling: Resampling = Resampling()
 
 
@@ -154,8 +154,8 @@ def score_systems(given: Evaluated, targets: ScoredItems, outputs: Sequence[Text
 
     ``counts`` is updated; ``cut`` splits texts as ``targets`` are.
     """
-    found = {"run": outputs, **{name: own[name] if name in own else floor_outputs(name, targets, given, counts, cut)
-                                for name in given.floors}}
+    found = {"run": outputs, **{name: own[name] if name in own else baseline_outputs(name, targets, given, counts, cut)
+                                for name in given.baselines}}
     texts = {name: [joined(text) for text in system] for name, system in found.items()}
     references = [[joined(text) for text in item] for item in targets.references]
     bertscores = {} if given.scorer is None else given.scorer.score(texts, references)
@@ -164,9 +164,9 @@ def score_systems(given: Evaluated, targets: ScoredItems, outputs: Sequence[Text
             for name, system in found.items()}
 
 
-def floor_outputs(name: str, targets: ScoredItems, given: Evaluated, counts: dict[str, int],
+def baseline_outputs(name: str, targets: ScoredItems, given: Evaluated, counts: dict[str, int],
                   cut: Callable[[str], Text]) -> list[Text]:
-    """Return the outputs of a baseline of :data:`FLOORS`, one per item."""
+    """Return the outputs of a baseline of :data:`BASELINES`, one per item."""
     references = targets.references
     if name == "copy":
         return list(targets.sources)
@@ -175,13 +175,13 @@ def floor_outputs(name: str, targets: ScoredItems, given: Evaluated, counts: dic
     if name == "shuffled":
         if len(references) < 2:
             raise InputError("the baseline `shuffled` needs at least two examples. Evaluate more, or take `shuffled` "
-                             "out of evaluation.floors.")
+                             "out of evaluation.baselines.")
         order = derangement(len(references), derived_seed(given.resampling.seed, SEEDED_AS, "shuffled"))
         return [references[other][0] for other in order]
     training = given.items[given.items["split"] == "train"].sort_values("example_id", ignore_index=True)
     if training.empty:
         raise InputError("the baseline `nearest` needs training items, and the model has none. Train it again, or take "
-                         "`nearest` out of evaluation.floors.")
+                         "`nearest` out of evaluation.baselines.")
     neighbours, similarities = nearest_neighbours(targets.sources, [cut(text) for text in training["source"]])
     counts["training_items"] = len(training)
     counts["nearest_without_shared_word"] = int((similarities == 0).sum())
@@ -212,8 +212,8 @@ def evaluation(given: Evaluated, example_ids: pd.Series, systems: Mapping[str, S
     frames = [pd.DataFrame({"system": name, "example_id": example_ids, **system.rows})
               for name, system in systems.items()]
     return Evaluation(pd.concat(frames, ignore_index=True), {
-        "run": values.pop("run"), "floors": values,
-        "intervals": {"run": ends.pop("run"), "floors": ends},
+        "run": values.pop("run"), "baselines": values,
+        "intervals": {"run": ends.pop("run"), "baselines": ends},
         "counts": {"examples": len(example_ids), **counts, "skipped_extrema_average": systems["run"].skipped},
         "settings": {"split": split, "ibleu_alpha": IBLEU_ALPHA, "sacrebleu": systems["run"].sacrebleu,
                      "tokens": tokens, "self_bleu_sample": SELF_BLEU_SAMPLE, **vars(resampling)}})
@@ -230,7 +230,7 @@ def evaluate(process: StageProcess, schema: TableSchema,
         with computing(runtime) as device:
             vectors, emb = word_vectors(params, predictions, items, cut)
             scorer, bertscore = bert_scorer(params.evaluation.bertscore, device)
-            result = scored(params, Evaluated(predictions, items, vectors, scorer, params.evaluation.floors,
+            result = scored(params, Evaluated(predictions, items, vectors, scorer, params.evaluation.baselines,
                                               Resampling.of(params)), paths, run)
         result.metrics["settings"] |= {"model": paths.name, "emb": emb, "bertscore": bertscore}
         write_table(run.scores, schema, result.scores, Provenance(

@@ -88,4 +88,4 @@ class Evaluation(Block):
     bertscore: BertScore = BertScore()
     resamples: int = Field(1000, ge=0, description="bootstrap resamples behind each interval; 0 for no intervals")
     level: float = Field(0.95, gt=0, lt=1, description="of the intervals")
-    floors: list[Literal["copy", "nearest", "shuffled", "keyword"]] = ["copy", "nearest", "shuffled", "keyword"]
+    baselines: list[Literal["copy", "nearest", "shuffled", "keyword"]] = ["copy", "nearest", "shuffled", "keyword"]

@@ -124,7 +124,7 @@ KEYWORD_SWAP = TableSchema(
     ))
 
 # The trivial baselines, and their descriptions for readers.
-FLOORS: Mapping[str, str] = {
+BASELINES: Mapping[str, str] = {
     "copy": "returns the source unchanged; often hard to beat on BLEU although it rewrites nothing",
     "nearest": "returns the target of the most similar training source: retrieval without any model",
     "shuffled": "gives every source another item's reference",

@@ -1,6 +1,6 @@
 """Score the outputs of a run of the PGKPR track, and of the baselines on the same examples, against the references.
 
-Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``floors``, ``intervals``
+Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``baselines``, ``intervals``
 (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``. Texts are compared word by word, as the
 language pipeline cut them, under two norms (docs/pgkpr.md): names that begin with ``released`` are of the form in which
 PGKPR's code compares texts, cut and with [unk] for words outside the vocabulary, all others of whole texts.

@@ -19,9 +19,9 @@ from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_json, write_table
 from stages.metrics.classification import class_statistics
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.clld.tables import LINEAR_FLOOR, class_numbers, classes_of, read_labelled_texts
+from stages.tracks.clld.tables import LINEAR_BASELINE, class_numbers, classes_of, read_labelled_texts
 
-STAGE = "linear_floor"
+STAGE = "linear_baseline"
 # Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.clld).
 WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse regularisation C; of equals the smallest is taken
@@ -30,7 +30,7 @@ _DECIMALS = 6
 
 
 def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return table ``linear_floor`` of the validation and test texts, and metrics; ``items`` are of all splits."""
+    """Return table ``linear_baseline`` of the validation and test texts, and metrics; ``items`` are of all splits."""
     classes = classes_of(items)
     parts = {split: items[items["split"] == split] for split in ("train", "validation", "test")}
     numbers = {split: np.array(class_numbers(part["label"], classes)) for split, part in parts.items()}
@@ -38,7 +38,7 @@ def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, An
     try:
         features = words.fit_transform(parts["train"]["text"])
     except ValueError as error:
-        raise InputError(f"linear_floor.min_count: {min_count}: no word is in so many training texts; lower it."
+        raise InputError(f"linear_baseline.min_count: {min_count}: no word is in so many training texts; lower it."
                          ) from error
     held = {split: words.transform(parts[split]["text"]) for split in ("validation", "test") if len(parts[split])}
     with threadpool_limits(1), warnings.catch_warnings():  # sums of several threads differ in their last digits
@@ -75,11 +75,11 @@ def _probabilities(model: LogisticRegression, rows: Any, n_classes: int, texts: 
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    predictions, metrics = run(read_labelled_texts(paths), params.linear_floor.min_count)
+    predictions, metrics = run(read_labelled_texts(paths), params.linear_baseline.min_count)
     if metrics["unfinished"]:
         process.log.warning("%s: not finished after %d iterations with C of %s", process.name, _ITERATIONS,
                             ", ".join(map(str, metrics["unfinished"])))
-    write_table(paths.table(STAGE), LINEAR_FLOOR, predictions,
+    write_table(paths.table(STAGE), LINEAR_BASELINE, predictions,
                 Provenance(process.name, process.params_hash, counts={"features": metrics["features"]}))
     write_json(paths.metrics(STAGE), metrics)
 
