@@ -37,7 +37,8 @@ from models.clld.clld import ClldModel, ClldTask, LabelledTexts
 from models.common import EOS, PAD
 from models.common.decoding import Rules
 from models.common.encoders import special_ids
-from models.common.training import History, Step, fit, moved, trained_tensors
+from models.common.task import Step, moved
+from models.common.training import History, fit, trained_tensors
 from models.hcl.graph import KeywordGraph
 from models.hcl.hcl import HclConfig
 from models.hcl.model import HclModel

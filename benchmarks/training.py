@@ -34,7 +34,8 @@ from benchmarks.harness import WANTED, Context, Disagreement, Section, timings
 from keycontrast.errors import InputError
 from models.common import BOS, EOS, IGNORE, PAD
 from models.common.decoding import Rules
-from models.common.training import Step, epoch_batches, fit
+from models.common.task import Step
+from models.common.training import epoch_batches, fit
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig, counterpart, perturbed
 from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed

@@ -28,7 +28,7 @@ from transformers import (
 
 from keycontrast.errors import InputError
 from models.common.decoding import Rules, beam_search, contrastive_search
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl.pretrained import T5, Claps, generated, t5_config, token_contrast
 from stages.common.training import save_notes
 from stages.tracks.hcl.baselines import build

@@ -17,7 +17,8 @@ from transformers import (
     RobertaModel,
 )
 
-from models.clld.clld import ClldModel, LabelledTexts, dropout_rate, load_text_encoder, word_tokenizer
+from models.clld.clld import ClldModel, LabelledTexts, dropout_rate, load_text_encoder
+from models.clld.textcnn import word_tokenizer
 
 SIZES = {"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
          "intermediate_size": 32, "max_position_embeddings": 64}

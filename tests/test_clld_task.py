@@ -16,7 +16,8 @@ from models.clld.clld import (
     twin_contrast,
     update_label_distance,
 )
-from models.common.training import Criterion, Settings, Step, fit
+from models.common.task import Step
+from models.common.training import Criterion, Settings, fit
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
 

@@ -19,7 +19,8 @@ from torch.nn import functional as F
 
 from models.clld.clld import ClldModel
 from models.common import PAD
-from models.common.training import Settings, Step, Task, fit, moved
+from models.common.task import Step, Task, moved
+from models.common.training import Settings, fit
 from models.hcl.baselines import load_pieces
 from models.hcl.hcl import objective
 from models.hcl.model import HclModel

@@ -12,7 +12,8 @@ import torch
 from memory_store import Memory
 from torch import distributed as group
 
-from models.common.training import Settings, Step, cached_contrast, fit
+from models.common.task import Step
+from models.common.training import Settings, cached_contrast, fit
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed

@@ -9,7 +9,8 @@ from piece_cases import SOURCES, TARGETS, Case
 from tiny_training import Killed
 from torch.nn import functional as F
 
-from models.common.training import Settings, Step, fit
+from models.common.task import Step
+from models.common.training import Settings, fit
 from models.hcl.baselines import contrast_share, pair_loss
 from stages.common.seeds import derived_seed
 from stages.tracks.hcl.baselines import PieceTask, candidates

@@ -12,7 +12,7 @@ from table_files import bytes_of
 from tiny_classes import CLASSES
 
 from keycontrast.errors import InputError
-from models.clld.clld import word_tokenizer
+from models.clld.textcnn import word_tokenizer
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.tables import read_frame

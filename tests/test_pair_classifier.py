@@ -12,7 +12,8 @@ import yaml
 from memory_store import Memory
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from models.common.training import Settings, Step, fit
+from models.common.task import Step
+from models.common.training import Settings, fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
 from pipeline.schemas import SCHEMAS
 from stages.attribution import pair_classifier

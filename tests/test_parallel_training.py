@@ -24,7 +24,7 @@ from torch import distributed as group
 from torch import nn
 
 from keycontrast.errors import CRASHED, InputError
-from models.common import training as loop
+from models.common.processes import add_gradients_of_all, total_of_all
 from models.common.training import fit
 from stages.common import distributed, training
 from stages.common.distributed import process_group
@@ -241,13 +241,13 @@ def exchange(folder, rank):
             one.grad = None
         if used:
             sum((number + 1) * weights[number].sum() * (rank + 1) for number in used).backward()
-        loop.add_gradients_of_all(weights)
+        add_gradients_of_all(weights)
         found["steps"].append([None if one.grad is None else one.grad.tolist() for one in weights])
 
     step(0, 1, 2, 3, 4)
     step(*[(0, 1, 2), (4,)][rank])
     step(*[(3, 4), ()][rank])
-    found["sums"] = loop.total_of_all([{"a": 1.0, "b": 2.0}, {"b": 0.5, "c": 4.0}][rank])
+    found["sums"] = total_of_all([{"a": 1.0, "b": 2.0}, {"b": 0.5, "c": 4.0}][rank])
     torch.save(found, folder / f"{rank}.pt")
 
 

@@ -6,7 +6,7 @@ from piece_cases import SIZES, SOURCES, Case
 from transformers import AutoModel
 
 from models.common.recurrent import AdditiveAttention, PointerGenerator, mixed
-from models.common.training import Step
+from models.common.task import Step
 from models.common.transformer import mean_pool
 from stages.tracks.hcl.baselines import PieceTask
 

@@ -13,7 +13,7 @@ from ingest_rows import token_rows
 from table_files import bytes_of
 from transformers import AutoTokenizer
 
-from models.common.training import Step
+from models.common.task import Step
 from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in

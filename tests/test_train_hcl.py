@@ -16,7 +16,7 @@ from tiny_training import DyingStore, Killed
 
 import stages.tracks.hcl.train
 from keycontrast.errors import InputError
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl.model import HclModel
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in

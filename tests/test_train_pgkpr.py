@@ -11,7 +11,7 @@ from tiny_training import DyingStore, Killed
 
 from keycontrast.errors import InputError
 from models.common import BOS, EOS
-from models.common.training import Step
+from models.common.task import Step
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import load_rewriter, rewriter_of
 from pipeline.schemas import SCHEMAS

@@ -11,14 +11,8 @@ import torch
 from memory_store import Memory
 from torch import nn
 
-from models.common.training import (
-    Criterion,
-    Parameters,
-    Settings,
-    Task,
-    epoch_batches,
-    fit,
-)
+from models.common.task import Parameters, Task
+from models.common.training import Criterion, Settings, epoch_batches, fit
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
 

@@ -19,7 +19,7 @@ from models.common import recurrent as rnn
 from models.common import transformer
 from models.common.decoding import CachedSteps, Decodable, project_in_full
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl.hcl import kl_weight
 from models.hcl.pretrained import T5, Batch, DialoGpt, PieceModel, SimCtg, T5Claps
 

@@ -13,7 +13,7 @@ from transformers import initialization as init
 
 from models.common import decoding, transformer
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl_dims
-from models.common.training import moved
+from models.common.task import moved
 from models.hcl import graph as graphs
 from models.hcl import hcl
 from models.hcl.graph import KeywordGraph, Planner, Views

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from models.common.decoding import Decodable, Rules, beam_search
 from models.common.losses import at_least_float32
-from models.common.training import Step
+from models.common.task import Step
 from models.common.transformer import mean_pool
 
 Batch = Mapping[str, Tensor]

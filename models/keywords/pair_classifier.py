@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from models.common.encoders import freeze_lower_layers
-from models.common.training import Step, Task
+from models.common.task import Step, Task
 from models.common.transformer import bert_states, is_plain_bert
 
 LABELS = {0: "different", 1: "paraphrase"}

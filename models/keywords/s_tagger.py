@@ -13,7 +13,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
 from models.common.recurrent import recurrent
-from models.common.training import Step, Task
+from models.common.task import Step, Task
 
 LABELS = {0: "secondary", 1: "primary"}
 PAD, UNKNOWN = 0, 1

@@ -11,7 +11,8 @@ import torch
 
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file, hash_values, sha256_of
-from models.common.training import Bar, History, Settings, gathered
+from models.common.processes import gathered
+from models.common.training import Bar, History, Settings
 from stages.common.device import choose_device, settled_precision
 from stages.common.distributed import check_devices
 from stages.common.seeds import derived_seed, seed_everything

@@ -17,6 +17,7 @@ from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError, nearest
 from models.clld import clld as networks
 from models.clld.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledTexts
+from models.clld.textcnn import word_tokenizer
 from models.common.losses import products
 from models.common.training import CheckpointStore, Criterion, History, Settings, fit
 from stages.common.encoders import resolve_encoder
@@ -100,7 +101,7 @@ def build(values: Mapping[str, Any], contrast: str, pairs: Pairs, classes: Seque
     torch.manual_seed(seed)
     if encoder is None:
         sizes = dict(values["textcnn"])
-        words = networks.word_tokenizer(training_texts, sizes.pop("min_count"))
+        words = word_tokenizer(training_texts, sizes.pop("min_count"))
         sizes["vocabulary"] = len(words)
         return ClldModel(networks.ClldConfig(TEXTCNN, classes, textcnn=sizes, **shared)), words
     try:

@@ -14,7 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder, hash_values, sha256_of
-from models.common.training import Bar, History, from_first, gathered, place
+from models.common.processes import from_first, gathered, place
+from models.common.training import Bar, History
 from stages.common import training as shared
 from stages.common.device import choose_device, settled_precision
 from stages.common.distributed import process_group

@@ -13,7 +13,8 @@ from transformers import AutoConfig, AutoTokenizer, GPT2Config, PreTrainedTokeni
 
 from keycontrast.errors import InputError
 from models.common.encoders import freeze_lower_layers, load_encoder
-from models.common.training import Parameters, Step, Task, fit
+from models.common.task import Parameters, Step, Task
+from models.common.training import fit
 from models.hcl.baselines import MODELS, PieceConfig, load_pieces
 from models.hcl.pretrained import Batch, t5_config
 from stages.common.encoders import resolve_encoder

@@ -14,7 +14,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
-from models.common.training import CheckpointStore, History, Parameters, Step, Task, batches_in_order, fit
+from models.common.task import Parameters, Step, Task, batches_in_order
+from models.common.training import CheckpointStore, History, fit
 from models.hcl import hcl
 from models.hcl.graph import KeywordGraph
 from models.hcl.hcl import HclConfig

@@ -15,7 +15,8 @@ from torch.nn.functional import pad
 
 from keycontrast.errors import InputError
 from models.common import BOS, EOS, UNK
-from models.common.training import CheckpointStore, Criterion, History, PartSums, Step, Task, fit, moved
+from models.common.task import PartSums, Step, Task, moved
+from models.common.training import CheckpointStore, Criterion, History, fit
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from models.pgkpr.rewriters import init_from, load_rewriter, rewriter_of
 from stages.common.paths import DatasetPaths
@@ -200,7 +201,7 @@ def training_batches(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mappin
 
 
 class RewriteTask(Task):
-    """Trains a rewriter on pairs; see ``models.common.training.Task``.
+    """Trains a rewriter on pairs; see ``models.common.task.Task``.
 
     Generation is a mean over target tokens of the step's whole batch, reconstruction one over tokens or items, contrast
     and bag over items. The negatives of the contrast are those of the whole batch, over all micro-batches and
