@@ -255,7 +255,7 @@ class Pgkpr(Subject):
         """Return the model with random weights."""
         sizes = {**self.size.rewriter, "dropout": 0.1 if dropout else 0.0}
         torch.manual_seed(SEED)
-        return rewriter_of(RewriterConfig("pgkpr", self._vocabulary.size, self._longest, sizes=sizes))
+        return rewriter_of(RewriterConfig("pgkpr", self._vocabulary.size, sizes=sizes))
 
     def task(self, count: int, device: str, dropout: bool = True) -> RewriteTask:
         """Return the task of stage train_pgkpr, keywords fixed."""

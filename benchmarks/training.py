@@ -433,7 +433,7 @@ def carried(theirs: Any, words: int) -> Rewriter:
     """
     values = TrainPgkpr.model_validate({"preset": "released"}).model_dump()
     values["sizes"] |= _SIZES
-    mine = rewriter_of(RewriterConfig.from_params(values, words, MAX_LENGTH))
+    mine = rewriter_of(RewriterConfig.from_params(values, words))
     factor = sqrt((_SIZES["width"] - 1) / _SIZES["width"])
     for name, its_name in _names():
         module, its = mine.get_submodule(name), theirs.get_submodule(its_name)

@@ -37,25 +37,25 @@ _SHOWN, _COLUMN = 72, 26
 File = Annotated[str, typer.Argument(
     metavar="FILE|-", help="CSV, TSV, JSON lines or Parquet with a column of texts, or any other file with one text "
                            "per line, plain or packed; - is standard input")]
-Column = Annotated[str | None, typer.Option(help="of the texts in a table; text by default")]
-Encoding = Annotated[str, typer.Option(help="of the file")]
+Column = Annotated[str | None, typer.Option(help="column of the texts in a table (default: text)")]
+Encoding = Annotated[str, typer.Option(help="encoding of the file")]
 Quoting = Annotated[str, typer.Option(help="of CSV and TSV: standard, or none if quotation marks are ordinary "
                                            "characters")]
-Separator = Annotated[str | None, typer.Option(help="of the columns of CSV and TSV, in place of what the name says")]
+Separator = Annotated[str | None, typer.Option(help="column separator of CSV and TSV (default: by the name of the file)")]
 SkipEmpty = Annotated[bool, typer.Option("--skip-empty", help="leave out rows without a text, which are errors "
                                                               "otherwise")]
-Language = Annotated[str, typer.Option(help="of the texts: en or zh, or that of a pipeline of yours")]
-Pipeline = Annotated[str, typer.Option(metavar="NAME", help="of the language: embedded, an installed spaCy package, "
+Language = Annotated[str, typer.Option(help="language of the texts: en or zh, or that of your own pipeline")]
+Pipeline = Annotated[str, typer.Option(metavar="NAME", help="spaCy pipeline: embedded, an installed package, "
                                                             "or a folder with a slash in it")]
 Method = Annotated[str, typer.Option(help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank, which is best "
                                           "and slow")]
-Threshold = Annotated[float | None, typer.Option(help="least score of a phrase")]
+Threshold = Annotated[float | None, typer.Option(help="minimum score of a phrase")]
 StopWords = Annotated[Path | None, typer.Option(
     help="file of words that no phrase has, and of phrases that are never given, one a line")]
 Candidates = Annotated[Path | None, typer.Option(
     help="file of phrases, one a line, that are looked for in place of noun chunks")]
 SeedWords = Annotated[str, typer.Option(
-    metavar="WORDS", help="words or phrases between commas that pytextrank or embedrank leans to")]
+    metavar="WORDS", help="words or phrases between commas that pytextrank or embedrank prefers")]
 
 
 def main() -> None:
@@ -132,7 +132,7 @@ def keywords(file: File, column: Column = None,
              diversity: Annotated[float, typer.Option(
                  min=0.0, max=1.0, metavar="D", help="0 takes the best phrases; towards 1, those that differ from the "
                                                      "ones before them (maximal marginal relevance)")] = 0.0,
-             min_count: Annotated[int, typer.Option(min=1, metavar="N", help="texts that must hold a phrase")] = 1,
+             min_count: Annotated[int, typer.Option(min=1, metavar="N", help="minimum number of texts with a phrase")] = 1,
              ngram_range: Annotated[tuple[int, int] | None, typer.Option(
                  metavar="MIN MAX", help="fewest and most words of a phrase, such as 1 3")] = None,
              threshold: Threshold = None, stop_words: StopWords = None, candidates: Candidates = None,
@@ -144,7 +144,7 @@ def keywords(file: File, column: Column = None,
              as_json: Annotated[bool, typer.Option("--jsonl", help="an object per text, as JSON lines")] = False,
              out: Annotated[Path | None, typer.Option(help="Parquet file to write, a row per phrase")] = None,
              id_column: Annotated[str | None, typer.Option("--id", metavar="COLUMN",
-                                                           help="of a table, to be carried along")] = None,
+                                                           help="column to copy to the output")] = None,
              encoding: Encoding = "utf-8", quoting: Quoting = "standard", separator: Separator = None,
              skip_empty: SkipEmpty = False, language: Language = "en") -> None:
     """List the keyphrases of texts, best first: of a file, or of standard input.

@@ -24,20 +24,20 @@ configure()
 Dataset = Annotated[str | None, typer.Option(help="data set; may be left out if only one has the table")]
 Hops = Annotated[int, typer.Option(min=1, help="edges from the keyword to the farthest nodes")]
 Signed = Annotated[bool, typer.Option("--signed", help="HCL's keyword graph with signs, in place of the phrase graph")]
-ModelSeed = Annotated[int | None, typer.Option(help="of the model; the first of its row by default")]
+ModelSeed = Annotated[int | None, typer.Option(help="seed of the model (default: the first of its row)")]
 
 
 @app.command()
 def run(targets: Annotated[list[str] | None, typer.Argument(
         help="stages or instances, such as evaluate_hcl or train_hcl@hcl; everything if none is named")] = None,
         jobs: Annotated[int | None, typer.Option(
-            min=1, metavar="N", help="stages that share each GPU, or without one stages at a time; one by default, and "
-                                     "at least two at a time")] = None,
+            min=1, metavar="N", help="stages that share each GPU (default: 1), or parallel stages without a GPU "
+                                     "(default: 2 or more)")] = None,
         force: Annotated[bool, typer.Option("--force", help="also if nothing has changed, with all seeds")] = False,
         seed: Annotated[int | None, typer.Option(
             help="work again on this seed of the targets, and leave their others as they are")] = None,
-        only: Annotated[bool, typer.Option("--only", help="the targets alone; what they read is taken as it is, by "
-                                                          "`dvc pull` perhaps")] = False,
+        only: Annotated[bool, typer.Option("--only", help="run only the targets; what they read is not made "
+                                                          "again")] = False,
         save: Annotated[bool, typer.Option("--save", help="write the bytes of this machine into dvc.lock and metrics, "
                                            "also where it only rounds differently from what is committed")] = False,
         ) -> None:
@@ -68,8 +68,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
             help="take this model of the recipe, what it starts from, and its runs; may be repeated; all by default",
             )] = None,
         called: Annotated[str | None, typer.Option(
-            "--as", metavar="NAME", help="what the params call their recipe, which names metrics/NAME; RECIPE by "
-            "default")] = None,
+            "--as", metavar="NAME", help="name of the recipe in params.yaml, and of the folder metrics/NAME "
+                                         "(default: RECIPE)")] = None,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="show the difference and change nothing")] = False,
         ) -> None:
     """Write params.yaml from a recipe, after showing the difference.
@@ -159,10 +159,10 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
 def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a phrase of a data set's graph; or a "
                                                   "file of texts, whose graph is written to --out")],
           dataset: Dataset = None,
-          neighbours: Annotated[int, typer.Option(min=1, help="neighbours, of each sign, by count")] = 16,
+          neighbours: Annotated[int, typer.Option(min=1, help="of a data set: neighbours of each sign")] = 16,
           hops: Hops = 1, signed: Signed = False,
           svg: Annotated[Path | None, typer.Option(
-              help="file of the drawing; .keycontrast/graphs/DATASET-KEYWORD.svg by default")] = None,
+              help="of a data set: file of the drawing; .keycontrast/graphs/DATASET-KEYWORD.svg by default")] = None,
           out: Annotated[Path | None, typer.Option(help="of a file of texts: .graphml, .svg or .html to write")] = None,
           method: library.Method = "tfidf", threshold: library.Threshold = None, stop_words: library.StopWords = None,
           candidates: library.Candidates = None, seed_words: library.SeedWords = "",
@@ -187,7 +187,7 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
 
 @app.command()
 def export(target: Annotated[Path, typer.Argument(
-               metavar="FILE|FOLDER", help="file to write, its ending is the format; with --model, a folder")],
+               metavar="FILE|FOLDER", help="the .graphml file to write; a folder with --model or --texts")],
            dataset: Dataset = None,
            keyword: Annotated[str | None, typer.Option(help="only the part of the graph around this keyword")] = None,
            hops: Hops = 1, signed: Signed = False,
@@ -202,7 +202,7 @@ def export(target: Annotated[Path, typer.Argument(
            ) -> None:
     """Write a graph, a data set or a trained model, for use in other programs.
 
-    A graph is GraphML, for networkx, Gephi, igraph or Cytoscape. A classifier, DialoGPT, SimCTG, T5 or T5-CLAPS loads
+    A graph is GraphML, for networkx, Gephi, igraph or Cytoscape. A classifier with an encoder, DialoGPT, SimCTG, T5 or T5-CLAPS loads
     with transformers. An HCL model is written without its frozen encoder, a PGKPR model in half precision; other rows
     start from them by `init: FOLDER`. A data set is a Parquet file per split for `datasets.load_dataset`. Data sets
     and models have a card as on the Hugging Face hub.
@@ -232,14 +232,14 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
             file: Annotated[Path | None, typer.Option(
                 help="CSV, TSV, JSONL or Parquet with a column of texts, or a file with one text per line; also "
                      "packed: .gz, .bz2, .xz, .zst")] = None,
-            column: Annotated[str | None, typer.Option(help="of the texts in a table; text by default")] = None,
-            encoding: Annotated[str, typer.Option(help="of the file")] = "utf-8",
+            column: Annotated[str | None, typer.Option(help="column of the texts in a table (default: text)")] = None,
+            encoding: Annotated[str, typer.Option(help="encoding of the file")] = "utf-8",
             keyword: Annotated[str | None, typer.Option(help="use this in place of each text's own keyword; for PGKPR "
-                                                             "and IANet, words of the text, parted by spaces")] = None,
+                                                             "and IANet, words of the text, separated by spaces")] = None,
             n: Annotated[int | None, typer.Option("--n", min=1, metavar="N", help="the N best outputs per text, by a "
                                                   "beam of at least N; PGKPR's track")] = None,
             samples: Annotated[int | None, typer.Option(min=0, help="further outputs per text, z drawn; HCL")] = None,
-            batch_size: Annotated[int | None, typer.Option(min=1, help="texts worked on together")] = None,
+            batch_size: Annotated[int | None, typer.Option(min=1, help="texts per batch")] = None,
             seed: ModelSeed = None) -> None:
     """Rewrite or classify texts with a trained run; one line of JSON per text.
 

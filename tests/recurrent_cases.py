@@ -15,7 +15,7 @@ RULES = Rules(end=EOS, pad=PAD, min_length=0, max_length=6, banned=(0, 1, 2, 4, 
 
 def model(architecture, seed=0, **values):
     """A model of width 16 in evaluation mode; ``values`` are laid over its own block of settings."""
-    config = RewriterConfig.from_params(settings(architecture, **{architecture: values}), VOCABULARY, max_length=8)
+    config = RewriterConfig.from_params(settings(architecture, **{architecture: values}), VOCABULARY)
     torch.manual_seed(seed)
     return rewriter_of(config).eval()
 

@@ -45,7 +45,7 @@ def rewriter(blocks, dropout=False, micro_batch=3, batch_size=None):
     values, words = tiny_rewriters.settings(**blocks), Vocabulary.from_frame(tiny_rewriters.vocabulary_frame())
     batches = training_batches(tiny_rewriters.items(), words, values, tiny_rewriters.MAX_LENGTH, seed=1)
     torch.manual_seed(0)
-    model = rewriter_of(RewriterConfig.from_params(values, words.size, tiny_rewriters.MAX_LENGTH)).double()
+    model = rewriter_of(RewriterConfig.from_params(values, words.size)).double()
     return RewriteTask(model.train(dropout), *batches, 1e-2, micro_batch, batch_size)
 
 

@@ -58,6 +58,7 @@ def test_when_it_is_frozen_both_models_are_one_and_it_gets_no_gradient(case):
         case.model.bias.add_(0.5)  # since the copy was made
     start = case.model.pretraining(100)
     torch.manual_seed(0)
+    training.begin_step(Step(start, 100, 0, range(8)))
     found = training.objective(case.batch(), Step(start, 100, 0, range(8)))
     torch.testing.assert_close(found["group_contrast"], torch.full((8,), 0.693147))
     share, nll = contrast_share(0, 1.0), case.model.nll(case.batch())

@@ -278,7 +278,8 @@ def share(folder, rank):
         task.module[0].bias += rank  # as if another processor had drawn them
     history = fit(task, ACCUMULATING, store, SEED)
     torch.save({"weights": weights(task), "losses": [row["train_loss"] for row in history.rows],
-                "seen": len(task.seen), "validated": task.validated, "saves": store.saves}, folder / f"{rank}.pt")
+                "seen": len(task.seen), "begun": task.begun, "validated": task.validated, "saves": store.saves},
+               folder / f"{rank}.pt")
 
 
 def test_two_processes_share_the_micro_batches_and_train_the_same_model(tmp_path):
@@ -287,6 +288,7 @@ def test_two_processes_share_the_micro_batches_and_train_the_same_model(tmp_path
     alone.module[1] = nn.Identity()
     history = fit(alone, ACCUMULATING, Memory(), SEED)
     assert_same(first["weights"], second["weights"])
+    assert first["begun"] == second["begun"] == alone.begun  # also of a step without a micro-batch of the own
     for name, expected in weights(alone).items():
         torch.testing.assert_close(first["weights"][name], expected)
     np.testing.assert_allclose(first["losses"], [row["train_loss"] for row in history.rows], rtol=1e-5)

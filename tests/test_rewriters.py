@@ -128,8 +128,7 @@ def test_contrast_is_of_means_over_real_places(settings):
             pooled[name].append(encoded(built, ids)[0].mean(0))
 
     def score(one, other):
-        product = F.cosine_similarity(one, other, dim=0) if order == "pos_sent" else one @ other
-        return product / 0.1
+        return F.cosine_similarity(one, other, dim=0) / 0.1 if order == "pos_sent" else one @ other
 
     expected = 0.0
     for row in range(5):

@@ -126,7 +126,7 @@ def make_task(architecture="pgkpr", micro_batch=3, fixed=True, **blocks):
     values = tiny_rewriters.settings(architecture, **blocks)
     train, validation = training_batches(pairs(), vocabulary(), values, tiny_rewriters.MAX_LENGTH, seed=1)
     torch.manual_seed(0)
-    model = rewriter_of(RewriterConfig.from_params(values, vocabulary().size, tiny_rewriters.MAX_LENGTH)).eval()
+    model = rewriter_of(RewriterConfig.from_params(values, vocabulary().size)).eval()
     return RewriteTask(model, train, validation, 1e-2, micro_batch)
 
 

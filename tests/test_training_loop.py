@@ -46,7 +46,7 @@ class Regression(Task):
         self.module.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
         self.x, self.y = torch.randn(n, 3), torch.randn(n)
         self.train, self.kill_at, self.results = range(n), kill_at, validation
-        self.seen, self.validated, self.loaders = [], 0, set()
+        self.seen, self.validated, self.loaders, self.begun = [], 0, set(), []
 
     def parameter_groups(self):
         return [Parameters("lower", self.module[0].parameters(), 0.01),
@@ -58,6 +58,9 @@ class Regression(Task):
     def load(self, items):
         self.loaders.add(threading.current_thread().name)
         return {"items": torch.tensor(items), "x": self.x[items], "y": self.y[items]}
+
+    def begin_step(self, step):
+        self.begun.append(step.number)
 
     def train_batch(self, batch, step):
         if step.number == self.kill_at:

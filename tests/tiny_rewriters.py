@@ -100,7 +100,7 @@ def save_model(folder, architecture="pgkpr", rule="attribution", mark_all=False,
     """
     torch.manual_seed(5)
     vocabulary = Vocabulary.from_frame(vocabulary_frame())
-    model = rewriter_of(RewriterConfig.from_params(settings(architecture, **blocks), vocabulary.size, MAX_LENGTH))
+    model = rewriter_of(RewriterConfig.from_params(settings(architecture, **blocks), vocabulary.size))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

@@ -13,7 +13,7 @@ __all__ = ["FIRST_WORD", "RULES", "VOCABULARY", "config", "encoded", "model", "p
 
 
 def config(architecture, **blocks):
-    return RewriterConfig.from_params(settings(architecture, **blocks), VOCABULARY, max_length=8)
+    return RewriterConfig.from_params(settings(architecture, **blocks), VOCABULARY)
 
 
 def model(architecture, seed=0, **blocks):

@@ -38,9 +38,7 @@ NOTHING = Members(np.zeros(1), np.zeros((1, RESAMPLES)))
 
 
 def statistic(items: pd.DataFrame, name: str) -> Statistic:
-    """Return a metric of the items of one row under one seed; NLL per token and corpus BLEU are of sums over items."""
-    if name == "token_nll":
-        return Statistic(items[["nll", "tokens"]].to_numpy(float), lambda sums: sums[..., 0] / sums[..., 1])
+    """Return a metric of the items of one row under one seed; corpus BLEU is of sums over items."""
     if name.startswith("released_bleu_"):
         place = int(name.removeprefix("released_bleu_")) - 1
         sums = items[[f"released_sum_{number}" for number in range(items.columns.str.match("released_sum_").sum())]]
@@ -88,8 +86,10 @@ def forest(differences: Mapping[str, OverSeeds], name: str, base: str) -> str:
 
 
 def converged(values: pd.DataFrame) -> str:
-    """Return under how many seeds the best epoch was not the last, from the collected values of a row."""
+    """Return under how many seeds the best epoch was not the last; "–" for a row that was not trained."""
     ended = values.pivot(index="seed", columns="metric", values="value")
+    if not ended["best_epoch"].any():
+        return "–"
     count = int((ended["best_epoch"] < ended["epochs"]).sum())
     return "yes" if count == len(ended) else "no" if not count else f"{count} of {len(ended)}"
 
@@ -135,7 +135,7 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
             seen = one.text(difference.detectable)
             sign = difference.sign(LEVEL) * one.direction
             verdict = {1: f"better than {base}", 0: "no difference seen", -1: f"worse than {base}"}[sign]
-        if row != base and min(count, len(found[base].seeds)) < VERDICT:
+        if row != base and (difference.seeds if difference else 0) < VERDICT:
             verdict = "too few seeds for a verdict"
         if not alike:
             verdict = "other items"
@@ -149,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("items", type=Path, help="FOLDER/RECIPE.parquet")
     parser.add_argument("metrics", nargs="+", metavar="METRIC",
-                        help="columns of items, token_nll, or released_bleu_1 to released_bleu_4")
+                        help="columns of items, or released_bleu_1 to released_bleu_4")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--base", help="the row that others are compared with")
     what.add_argument("--interaction", nargs=4, metavar="ROW")
@@ -168,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows, differences = rows_of(items, values, name, arguments.base, published)
         if arguments.svg and name == arguments.metrics[0]:
             arguments.svg.write_text(forest(differences, name, arguments.base), encoding="utf-8")
-        title = f"{metric(name).name}, {items['example_id'].nunique():,} items"
+        title = f"{metric(name).name}, {items.loc[items['row'] == arguments.base, 'example_id'].nunique():,} items"
         sys.stdout.write("\n".join([title, "", *table(heads, rows), "", ""]))
 
 

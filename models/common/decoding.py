@@ -343,7 +343,8 @@ def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: 
     """Return one output per item (B, L), of likely tokens whose states differ from those before them.
 
     Each step takes, of the ``top_k`` likeliest allowed tokens v, the one of largest (1 - alpha) p(v | prefix) - alpha
-    max_j cos(h_v, h_j), with states h after v and after the earlier tokens. ``top_k`` 1 or ``alpha`` 0 is greedy.
+    max_j cos(h_v, h_j), with p among the allowed tokens and states h after v and after the earlier tokens. ``top_k`` 1
+    or ``alpha`` 0 is greedy.
     """
     before, after = rules.forbidden(start.device)
     outputs = start.new_full((len(start), rules.max_length + 1), rules.pad)

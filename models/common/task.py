@@ -62,6 +62,9 @@ class Task:
         """Return the tensors of ``items``, on the CPU; a thread calls it, so it must draw nothing at random."""
         return self.tensors([self.train[item] for item in items])
 
+    def begin_step(self, step: Step) -> None:
+        """Act before an optimiser step; called in every process, which need not have a micro-batch of it."""
+
     def train_batch(self, batch: Batch, step: Step) -> tuple[Tensor, Parts]:
         """Return the share of a micro-batch in the loss of ``step.batch``, a scalar with a graph, and its parts.
 

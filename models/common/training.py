@@ -87,15 +87,15 @@ class Settings:
 
 
 @contextmanager
-def loaded_ahead(load: Callable[[Key], Value], keys: Iterable[Key], ahead: int = AHEAD) -> Iterator[Iterator[Value]]:
-    """Provide ``load(key)`` of each key in turn; one thread computes up to ``ahead`` of them in advance."""
+def loaded_ahead(load: Callable[[Key], Value], keys: Iterable[Key]) -> Iterator[Iterator[Value]]:
+    """Provide ``load(key)`` of each key in turn; one thread computes some of them in advance."""
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader")
 
     def in_turn() -> Iterator[Value]:
         waiting: deque[Future[Value]] = deque()
         for key in keys:
             waiting.append(executor.submit(load, key))
-            if len(waiting) > ahead:
+            if len(waiting) > AHEAD:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -348,7 +348,9 @@ class _Loop:
         factor = self.settings.rate_factor(state.step, self.total)
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
-        sums = self._accumulate(Step(state.step, self.total, state.epoch, batch), loaded)
+        step = Step(state.step, self.total, state.epoch, batch)
+        self.task.begin_step(step)
+        sums = self._accumulate(step, loaded)
         add_gradients_of_all(self.parameters)
         clip = self.settings.clip
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, inf if clip is None else clip)

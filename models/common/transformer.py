@@ -430,12 +430,11 @@ def embed(encoder: nn.Module, ids: Tensor, mask: Tensor, pooling: Pooling = "mea
     return hidden[:, 0] if pooling == "cls" else mean_pool(hidden, mask)
 
 
-def encode(encoder: nn.Module, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+def encode(encoder: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
     """Return the last hidden states (B, L, d): by :func:`bert_states` if possible, else by the library's pass."""
     if is_plain_bert(encoder):
-        return bert_states(cast(BertModel, encoder), ids, mask, types)
-    segments = {} if types is None else {"token_type_ids": types}
-    return encoder(input_ids=ids, attention_mask=mask.long(), **segments).last_hidden_state
+        return bert_states(cast(BertModel, encoder), ids, mask)
+    return encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state
 
 
 # A pass through the library's BERT in fewer operations than its own: for few short texts, a GPU takes longer to launch

@@ -177,13 +177,16 @@ class GroupWiseTraining(nn.Module):
         """The model's device."""
         return self.model.device
 
+    def begin_step(self, step: Step) -> None:
+        """Freeze the reference, if it is time."""
+        if step.number == self.model.pretraining(step.total):
+            self.frozen.load_state_dict(self.model.state_dict())
+
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Return (1 - a) NLL + a |y| contrast, with |y| the mean target length, and both parts; at first NLL alone."""
         since = step.number - self.model.pretraining(step.total)
         if since < 0:
             return {"loss": self.model.nll(batch)}
-        if since == 0:
-            self.frozen.load_state_dict(self.model.state_dict())
         nll, contrast = self.contrast(batch)
         share = contrast_share(since, self.model.speed(step.total))
         # losses are divided by tokens later, and the contrast is a value per pair

@@ -256,7 +256,9 @@ class Planner:
           with an impostor; ``kw_samples`` (M,), the sample of each candidate;
         - ``kw_alone`` (B, d), vectors of input keywords that are new nodes, if there are or may be any;
         - in ``training`` the neighbourhood as ``kw_nodes``, ``kw_receivers``, ``kw_senders``, ``kw_sizes`` and, with
-          views, ``kw_changed`` and ``kw_vectors``; otherwise rows are those of all nodes.
+          views, ``kw_changed`` and ``kw_vectors``; otherwise rows are those of all nodes;
+        - without rounds, ``kw_changed``, the samples whose view has another vector of the input keyword, in
+          ``kw_vectors``.
         """
         places = places_of(batch["y_in_mask"])
         return places | self._keywords(batch, training) if self.uses_keyword else places
@@ -268,7 +270,10 @@ class Planner:
     def _keywords(self, batch: Mapping[str, Tensor], training: bool) -> dict[str, Tensor]:
         ky = batch["ky"]
         sample, candidates, impostor = self.impostors(ky, batch["kneg"])
-        kx, alone = self._seen(batch) if "view" in batch else (batch["kx"], batch.get("unseen_vectors"))
+        kx, alone, own = batch["kx"], batch.get("unseen_vectors"), None
+        if "view" in batch and self.views is not None:
+            own = view_rows(self.graph, kx, self.views, batch["view"])
+            kx = torch.where(own == -1, -1, kx)
         unknown = int((kx < 0).sum())
         if unknown and alone is None:
             raise ValueError(f"HclModel: {unknown} input keywords are no nodes; give their unseen_vectors (B, d)")
@@ -286,19 +291,10 @@ class Planner:
                      "kw_sizes": torch.tensor(around.sizes)}
             if self.views is not None:
                 plan |= {"kw_changed": around.changed, "kw_vectors": self.views.vectors[around.rows]}
+        elif self.iterations == 0 and own is not None and self.views is not None:
+            changed = torch.nonzero(own >= 0).squeeze(-1)
+            plan |= {"kw_changed": changed, "kw_vectors": self.views.vectors[own[changed]]}
         return {**plan, "kw_rows": rows}
-
-    def _seen(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the input keywords (B,) in the batch's views, -1 for removed ones, and the vectors of new nodes."""
-        assert self.views is not None  # of a batch with ``view``
-        kx, view, alone = batch["kx"], batch["view"], batch["unseen_vectors"]
-        rows = view_rows(self.graph, kx, self.views, view)
-        gone = rows == -1
-        if self.iterations == 0:
-            changed = rows >= 0
-            alone = alone.clone().index_put((changed,), self.views.vectors[rows[changed]])
-            gone = gone | changed
-        return torch.where(gone, -1, kx), alone
 
 
 # Keyword vectors
@@ -345,9 +341,9 @@ class GraphAttention(nn.Module):
     with g = h Wh Wp^T, and q (r Wr)^T = (q Wr^T) r^T; likewise each end of an edge has half of FFN_0's hidden layer.
     """
 
-    def __init__(self, width: int, iterations: int = 2, layer_norm: bool = True, largest: int = LARGEST) -> None:
+    def __init__(self, width: int, iterations: int = 2, layer_norm: bool = True) -> None:
         super().__init__()
-        self.width, self.iterations, self.largest = width, iterations, largest
+        self.width, self.iterations, self.largest = width, iterations, LARGEST
         # lists of one: names of parameters, from which their weights are drawn, have a number
         self.ffn0 = nn.ModuleList([EdgeFeedForward(2 * width, width)])
         self.ffn1 = nn.ModuleList([EdgeFeedForward(width, width)])

@@ -36,9 +36,8 @@ class RewriterConfig(PretrainedConfig):
     latent_bow: settings.LatentBowSettings
     ianet: settings.IaNetSettings
 
-    def __init__(self, architecture: str = "pgkpr", vocab_size: int = 8000, max_words: int = 17,
-                 **groups: Any) -> None:
-        self.architecture, self.vocab_size, self.max_words = architecture, vocab_size, max_words
+    def __init__(self, architecture: str = "pgkpr", vocab_size: int = 8000, **groups: Any) -> None:
+        self.architecture, self.vocab_size = architecture, vocab_size
         given = {name: groups.pop(name) for name in (*GROUPS, "source") if groups.get(name) is not None}
         values = filled(settings.RewriterSettings(), given)
         for name in GROUPS:
@@ -47,10 +46,10 @@ class RewriterConfig(PretrainedConfig):
         super().__init__(**groups)
 
     @classmethod
-    def from_params(cls, values: Mapping[str, Any], vocab_size: int, max_length: int) -> "RewriterConfig":
+    def from_params(cls, values: Mapping[str, Any], vocab_size: int) -> "RewriterConfig":
         """Build the configuration from the params block ``train_pgkpr`` as nested plain values."""
         groups = {name: values[name] for name in GROUPS if name in values}
-        return cls(values["architecture"], vocab_size, max_length, **groups)
+        return cls(values["architecture"], vocab_size, **groups)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, the groups nested."""
@@ -307,7 +306,9 @@ class Pgkpr(TransformerRewriter):
     def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
         """Return the contrast of the vectors (B, W) of :meth:`apart`, summed over items."""
         anchor, positive, *others = vectors.split(self.config.sizes.width, dim=-1)
-        return pair_contrast(anchor, positive, 0.1, self.config.contrast.sim, groups, *others).sum()
+        similarity = self.config.contrast.sim
+        temperature = 0.1 if similarity == "cosine" else 1.0  # eq. 3 has none
+        return pair_contrast(anchor, positive, temperature, similarity, groups, *others).sum()
 
     def _in_one_pass(self) -> bool:
         """Whether all sequences are encoded in one pass, which saves an accelerator launches and a CPU nothing."""

@@ -49,9 +49,11 @@ class Row:
     switches: frozenset[str] = frozenset()
 
 
-def untrained(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Return the switch of a model that trains for no epoch; nothing for others."""
-    return frozenset({"as it starts"} if settings.get("training", {}).get("epochs") == 0 else ())
+def unusual(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> frozenset[str]:
+    """Return switches for a model that trains for no epoch, and for the evaluation of a split other than test."""
+    untrained = {"as it starts"} if settings.get("training", {}).get("epochs") == 0 else set()
+    split = decode.get("split", "test")
+    return frozenset(untrained | ({f"{split} split"} if split != "test" else set()))
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class TrackView:
 
     @property
     def baselines(self) -> list[tuple[str, str]]:
-        """Floors that were scored, each with its meaning."""
+        """Baselines that were scored, each with its meaning."""
         scored = {baseline.name for block in self.blocks for baseline in block.about.baselines}
         return [(name, meaning) for name, meaning in self.about.baselines.items() if name in scored]
 

@@ -37,7 +37,7 @@ def shown_examples(block: Block, runs: Sequence[Run], count: int) -> list[Exampl
 def _example(number: int, rows: Mapping[str, Any], many: bool) -> Example:
     # The predictions of a run without keywords have none; another run of the same data set has them.
     first = next((row for row in rows.values() if isinstance(row.keyword, str)), next(iter(rows.values())))
-    keyword = first.keyword if isinstance(first.keyword, str) else ""
+    keyword = first.keyword if isinstance(first.keyword, str) and first.keyword != NO_KEYWORD else ""
     return Example(int(number), keyword.split() if many else [keyword] * bool(keyword), bool(first.keyword_known),
                    first.source, [str(text) for text in first.references],
                    {name: row.prediction for name, row in rows.items()})

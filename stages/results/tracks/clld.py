@@ -12,7 +12,7 @@ from stages.metrics.classification import Sureness, class_statistics
 from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.results.published import paper
-from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
+from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults, unusual
 from stages.tracks import registry
 from stages.tracks.clld.tables import LABELS, row_name, row_of, source_of
 
@@ -59,8 +59,7 @@ class _EncoderNames(Names):
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     """Return the row of a run: its encoder, and its contrast (and a split other than test) as switches."""
-    other = {f"{decode['split']} split"} if decode.get("split", "test") != "test" else set()
-    return Row(str(settings["encoder"]), frozenset({str(settings["kind"])} | other))
+    return Row(str(settings["encoder"]), frozenset({str(settings["kind"])}) | unusual(settings, decode))
 
 
 def _printed_as(own: Row) -> Sequence[str]:

@@ -10,7 +10,7 @@ from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
-from stages.results.track import ADDED, SCRATCH, Compared, Names, Question, Row, TableLayout, TrackResults, untrained
+from stages.results.track import ADDED, SCRATCH, Compared, Names, Question, Row, TableLayout, TrackResults, unusual
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
 from stages.tracks import registry
 from stages.tracks.common.schemas import BASELINES
@@ -20,16 +20,14 @@ _QUESTIONS = (
              "weights.", r"loss|reconstruction|kl|bow|{contrasts}"),
     Question("Is the latent variable used?", "Signs of posterior collapse are a KL near zero, few active units, and a "
              "reconstruction that is as good with z from the prior, with its mean, or with z = 0, as with z from the "
-             "posterior. Dimensions under the floor of free bits have no gradient of KL. KL negative is that of the "
-             "negative's posterior, which the instance contrast raises. A KL train far below the KL means that the "
-             "prior has information in training that it lacks here.",
-             r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*|under_floor|(prior|sample)_norm"),
-    Question("Does the keyword affect the outputs?", "The changes under another item's keyword: of the prior's mean, "
-             "in units of its spread, and of the distribution of each next token, as total variation.", r"swap_.*"),
+             "posterior. Dimensions under the floor of free bits have no gradient of KL. A KL train "
+             "far below the KL means that the prior has information in training that it lacks here.",
+             r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*|under_floor"),
+    Question("Does the keyword affect the outputs?", "The change of the distribution of each next token under another "
+             "item's keyword, as total variation.", r"swap_.*"),
     Question("Are the contrasts still effective?", "For each contrast: masked, the share of items without it; of the "
-             "others, the mean loss, the share with a loss below 0.01 (vanished), the share in which the right "
-             "candidate is ahead, and the gap between candidates in units of the temperature. Impostor: cosine of "
-             "the output keyword to the impostor, and to its hardest and easiest parts.",
+             "others, the mean loss, and the share with a loss below 0.01 (vanished). Impostor: cosine of the output "
+             "keyword to the impostor, and to its hardest and easiest parts.",
              r"({contrasts}|impostor)_.*"),
 )
 _TABLES = (
@@ -63,7 +61,6 @@ _NAMES = Names(
 _PRINTED_TABLES = paper("hcl").tables
 _PRINTED = {Row(_FULL): "Ours", **{Row(_FULL, frozenset({part})): name for part, name in (
     ("graph", "w/o graph"), ("keyword", "w/o keyword"), ("mahalanobis contrast", "w/o MA"), ("latent", "BERT-GEN"))}}
-# The contrasts of the full method, as the paper has it; any other is an addition to it.
 _CONTRASTS = ("instance", "keyword", "mahalanobis")
 _OF_KEYWORDS = {"keyword contrast", "mahalanobis contrast"}
 # What items see of the graph in training, where it is not the default.
@@ -78,12 +75,12 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     architecture = str(settings.get("architecture", _FULL))
     if architecture != _FULL:
         source = settings.get(architecture, {}).get("source", "")
-        return Row(architecture, frozenset({SCRATCH if source is None else f"from {source}"} if source != "" else ()))
+        start = {SCRATCH if source is None else f"from {source}"} if source != "" else set()
+        return Row(architecture, unusual(settings, decode) | start)
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
     if settings.get("keyword", {}).get("condition") == "target":
         other.add(f"{ADDED}target's keyword")
-    return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _readings(settings) |
-               untrained(settings) | other)
+    return Row(architecture, removed_parts(settings) | _readings(settings) | unusual(settings, decode) | other)
 
 
 def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
@@ -104,11 +101,6 @@ def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
         # The vectors that the contrast of keywords compares are then constant: its weight changes no other term.
         return frozenset({"graph"} | found - {"keyword contrast"})
     return frozenset(found)
-
-
-def _added_contrasts(settings: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(f"{ADDED}{name} contrast" for name, own in settings.get("contrasts", {}).items()
-                     if isinstance(own, Mapping) and name not in _CONTRASTS and own.get("weight"))
 
 
 def _readings(settings: Mapping[str, Any]) -> frozenset[str]:

@@ -11,7 +11,7 @@ from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
-from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults, untrained
+from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults, unusual
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
 from stages.tracks import registry
 from stages.tracks.common.schemas import BASELINES
@@ -75,7 +75,7 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     if architecture == "latent_bow" and settings.get("latent_bow", {}).get("gumbel"):
         switches = {"gumbel"}
     switches |= {given} - {keywords_of(settings, {})} if given else set()
-    return Row(architecture, untrained(settings) | switches)
+    return Row(architecture, unusual(settings, decode) | switches)
 
 
 def keywords_of(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from keycontrast.errors import InputError
 from models.common.encoders import freeze_lower_layers, load_encoder
 from models.common.task import Parameters, Step, Task
 from models.common.training import fit
-from models.hcl.baselines import MODELS, PieceConfig, load_pieces
+from models.hcl.baselines import MODELS, GroupWiseTraining, PieceConfig, load_pieces
 from models.hcl.pretrained import Batch, t5_config
 from stages.common.encoders import resolve_encoder
 from stages.common.examples import structure_of
@@ -282,6 +282,11 @@ class PieceTask(Task):
     def _loaded(self, batches: TripleBatches, items: Sequence[int]) -> Batch:
         further = self.model.inputs([batches.texts[item] for item in items], batches.tokenizer)
         return {**batches.batch(items), **further}
+
+    def begin_step(self, step: Step) -> None:
+        """Freeze the reference of Group-wise, if it is time."""
+        if isinstance(self.module, GroupWiseTraining):
+            self.module.begin_step(step)
 
     def train_batch(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the share of a micro-batch in the loss of the step's batch, and its parts."""

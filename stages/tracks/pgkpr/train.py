@@ -322,7 +322,7 @@ def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[st
     training = values["training"]
     batches = training_batches(pairs, vocabulary, values, max_length, seed)
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
-    model = rewriter_of(RewriterConfig.from_params(values, vocabulary.size, max_length))
+    model = rewriter_of(RewriterConfig.from_params(values, vocabulary.size))
     if start is not None:
         _begin(model, vocabulary, start)
     nn.Module.to(model, device)

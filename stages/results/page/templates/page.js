@@ -16,7 +16,7 @@ const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count =
 /** `text` as nodes, the keyword in <mark>: whole words, but for Chinese and Japanese, as in page/examples.py. */
 function marked(text, keyword) {
   const spaced = (letter) => /[\p{L}\p{N}_]/u.test(letter) && !/[\u3040-\u9fff]/.test(letter);
-  const inner = keyword.split(/\s+/).map((part) => part.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")).join("\\s+");
+  const inner = keyword.split(/\s+/).map((part) => part.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&")).join("\\s+");
   const letters = [...keyword];
   const before = spaced(letters[0]) ? "(?<![\\p{L}\\p{N}_])" : "";
   const after = spaced(letters.at(-1)) ? "(?![\\p{L}\\p{N}_])" : "";
