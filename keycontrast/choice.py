@@ -1,5 +1,6 @@
 """The choice among a text's ranked phrases: by words, score, the texts that hold them, and diversity."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
+from keycontrast.text.normal_form import HAN
 from keycontrast.text.schemas import PHRASES
 
 # Unit vectors of keywords, (keywords, d): how like two of them are is their product.
 Vectors = Callable[[Sequence[str]], np.ndarray]
 _ALL = 1_000_000
+_HAN = re.compile(f"[{HAN}]")
 
 
 @dataclass(frozen=True)
@@ -33,15 +36,15 @@ class Choice:
     stop_words: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.top, int) or isinstance(self.top, bool) or self.top < 1:
+        if not _is_whole(self.top) or self.top < 1:
             raise InputError(f"top: must be a whole number from 1, found {self.top!r}")
         if not _is_number(self.diversity) or not 0 <= self.diversity <= 1:
             raise InputError(f"diversity: must lie between 0 and 1, found {self.diversity!r}")
-        if self.min_count < 1:
-            raise InputError(f"min_count: must be at least 1, found {self.min_count}")
+        if not _is_whole(self.min_count) or self.min_count < 1:
+            raise InputError(f"min_count: must be a whole number from 1, found {self.min_count!r}")
         words = self.ngram_range
         if words is not None and not (isinstance(words, tuple | list) and len(words) == 2
-                                      and all(isinstance(one, int) for one in words) and 1 <= words[0] <= words[1]):
+                                      and all(map(_is_whole, words)) and 1 <= words[0] <= words[1]):
             raise InputError(f"ngram_range: must be the fewest and the most words, such as 1 and 3, found "
                              f"{self.ngram_range}")
         if self.threshold is not None and not _is_number(self.threshold):
@@ -70,8 +73,9 @@ class Choice:
         keywords = ranked["keyword"].to_pylist()
         text = ranked["text_id"].to_numpy()
         scores = ranked["score"].to_numpy(zero_copy_only=False)
-        kept = [rank > 0 and self.fits(keyword, score, counts)
-                for rank, keyword, score in zip(ranked["rank"].to_pylist(), keywords, scores, strict=True)]
+        columns = (ranked[name].to_pylist() for name in ("rank", "token_start", "token_end"))
+        kept = [rank > 0 and self.fits(keyword, score, end - start, counts)
+                for keyword, score, rank, start, end in zip(keywords, scores, *columns, strict=True)]
         rows, ranks = list[int](), list[int]()
         borders = [0, *(np.flatnonzero(np.diff(text)) + 1).tolist(), len(text)] if len(text) else [0]
         for first, last in zip(borders[:-1], borders[1:], strict=True):
@@ -82,11 +86,15 @@ class Choice:
             ranks += range(1, len(taken) + 1) if taken else [0]
         return _ranked_anew(ranked.take(pa.array(rows, pa.int64())), ranks)
 
-    def fits(self, keyword: str, score: float, counts: Counter[str] | None = None) -> bool:
-        """Return whether a phrase is kept, by its words, its score and, with ``counts``, the texts that hold it."""
+    def fits(self, keyword: str, score: float, tokens: int, counts: Counter[str] | None = None) -> bool:
+        """Return whether a phrase is kept, by its words, its score and, with ``counts``, the texts that hold it.
+
+        Words are parted by spaces; a Chinese phrase has as many as it has ``tokens``.
+        """
         words = keyword.split(" ")
+        length = tokens if len(words) == 1 and _HAN.search(keyword) else len(words)
         return ((self.min_count == 1 or counts is None or counts[keyword] >= self.min_count)
-                and (self.ngram_range is None or self.ngram_range[0] <= len(words) <= self.ngram_range[1])
+                and (self.ngram_range is None or self.ngram_range[0] <= length <= self.ngram_range[1])
                 and (self.threshold is None or score >= self.threshold)
                 and self.stop_words.isdisjoint([keyword, *words]))
 
@@ -111,13 +119,17 @@ class Choice:
             yield place
 
 
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def _by_words(keywords: Sequence[str]) -> np.ndarray:
-    """Return unit vectors over the words of ``keywords``."""
-    sets = [set(keyword.split(" ")) for keyword in keywords]
+    """Return unit vectors over the words of ``keywords``, or over the signs of a Chinese one."""
+    sets = [set(keyword if _HAN.search(keyword) else keyword.split(" ")) for keyword in keywords]
     column = {word: place for place, word in enumerate(sorted(set().union(*sets)))}
     vectors = np.zeros((len(sets), len(column)))
     for row, words in enumerate(sets):

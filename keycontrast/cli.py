@@ -2,6 +2,7 @@
 
 import csv
 import gc
+import io
 import json
 import os
 import re
@@ -41,7 +42,7 @@ Column = Annotated[str | None, typer.Option(help="column of the texts in a table
 Encoding = Annotated[str, typer.Option(help="encoding of the file")]
 Quoting = Annotated[str, typer.Option(help="of CSV and TSV: standard, or none if quotation marks are ordinary "
                                            "characters")]
-Separator = Annotated[str | None, typer.Option(help="column separator of CSV and TSV (default: by the name of the file)")]
+Separator = Annotated[str | None, typer.Option(help="column separator of CSV and TSV (default: by the file name)")]
 SkipEmpty = Annotated[bool, typer.Option("--skip-empty", help="leave out rows without a text, which are errors "
                                                               "otherwise")]
 Language = Annotated[str, typer.Option(help="language of the texts: en or zh, or that of your own pipeline")]
@@ -61,6 +62,9 @@ SeedWords = Annotated[str, typer.Option(
 def main() -> None:
     """Run the command line; bad input ends it with a message and status 1."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A pipe gets UTF-8 on every system; a terminal that cannot show a letter gets its number.
+        sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")
     warnings.showwarning = _warned  # type: ignore[assignment]
     try:
         if _PIPELINE.is_file():
@@ -132,7 +136,7 @@ def keywords(file: File, column: Column = None,
              diversity: Annotated[float, typer.Option(
                  min=0.0, max=1.0, metavar="D", help="0 takes the best phrases; towards 1, those that differ from the "
                                                      "ones before them (maximal marginal relevance)")] = 0.0,
-             min_count: Annotated[int, typer.Option(min=1, metavar="N", help="minimum number of texts with a phrase")] = 1,
+             min_count: Annotated[int, typer.Option(min=1, metavar="N", help="minimum of texts with a phrase")] = 1,
              ngram_range: Annotated[tuple[int, int] | None, typer.Option(
                  metavar="MIN MAX", help="fewest and most words of a phrase, such as 1 3")] = None,
              threshold: Threshold = None, stop_words: StopWords = None, candidates: Candidates = None,
@@ -261,6 +265,11 @@ def _given(file: str, *settings: Any) -> "list[Given]":
     if options.column is not None or options.id_column is not None:
         raise InputError("--column: standard input is read line by line and has no columns; leave it out, or name a "
                          "table (.csv, .tsv, .jsonl, .parquet).")
+    if options.quoting != "standard" or options.separator is not None:
+        raise InputError("--quoting and --separator: standard input is read line by line; leave them out, or name a "
+                         "table (.csv, .tsv).")
+    if options.encoding != FileOptions.encoding and isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding=options.encoding)
     texts = [Given(None, text) for text in stream_lines(sys.stdin)]
     if not texts:
         raise InputError("standard input: there is no text. It should have one per line.")
@@ -271,7 +280,7 @@ def lines_of(file: Path | None) -> list[str]:
     """Return the lines of a file of words; none without a file."""
     from keycontrast.texts import file_texts
 
-    return [] if file is None else [given.text for given in file_texts(file) if given.text is not None]
+    return [] if file is None else [given.text.strip() for given in file_texts(file) if given.text is not None]
 
 
 def _parted(names: str) -> list[str]:
@@ -314,16 +323,24 @@ def print_csv(found: Ranked, stream: TextIO) -> None:
     ids = ["id"] if found.has_ids else []
     writer.writerow(["row", *ids, *found.table.column_names[1:]])
     for number, given, phrases in found:
-        own = [no_formula(printable(str(given.id)))] if ids else []
+        own = [_cell(_joinable(given.id))] if ids else []
         for phrase in phrases:
-            writer.writerow([number, *own, *(no_formula(printable(value)) if isinstance(value, str) else value
-                                             for value in phrase.values())])
+            writer.writerow([number, *own, *map(_cell, phrase.values())])
+
+
+def _cell(value: Any) -> Any:
+    return no_formula(printable(value)) if isinstance(value, str) else value
+
+
+def _joinable(value: Any) -> Any:
+    """Return an id; None for NaN, which is no JSON."""
+    return value if value == value else None
 
 
 def print_json(found: Ranked, stream: TextIO) -> None:
     """Write one JSON object per text, those without a phrase too."""
     for number, given, phrases in found:
-        own = {"id": given.id} if found.has_ids else {}
+        own = {"id": _joinable(given.id)} if found.has_ids else {}
         line = json.dumps({"row": number, **own, "phrases": phrases}, ensure_ascii=False, default=str)
         stream.write(_SILENT.sub(lambda letter: f"\\u{ord(letter[0]):04x}", line) + "\n")
 

@@ -53,7 +53,7 @@ def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncod
 def source_of(named: str | os.PathLike[str], param: str) -> str:
     """Return what :func:`resolve_encoder` takes for an encoder named as users of sentence-transformers name theirs."""
     name = os.fspath(named)
-    if name in _BUNDLED_NAMES:
+    if name in _BUNDLED_NAMES and not isinstance(named, Path):
         return "bundled"
     if name.startswith(("path:", "hub:")):
         return name

@@ -66,7 +66,6 @@ class Explanation:
     ``keyword`` is ``<nokw>`` where the text has none; ``keyword_method`` is then ``none``, and ``idf`` for a fall-back.
     """
 
-    text_id: int
     method: str
     settings: str
     status: str
@@ -92,7 +91,8 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
     solved = ranking.solve(block, idf)
     ranked = rank_spans(block, solved, idf, None)
     choice = replace(choice or Choice(), top=phrases)
-    fitting = [one for one in _phrases(block, ranked, idf) if choice.fits(one.keyword, one.score)]
+    fitting = [one for one in _phrases(block, ranked, idf) if choice.fits(
+        one.keyword, one.score, one.token_end - one.token_start)]
     listed = tuple(one._replace(rank=rank) for rank, one in enumerate(fitting, 1))
     # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
     candidates = phrase_candidates(block, choice.chosen(ranker(ranking, choice.drawn, idf)(tokens).table))
@@ -101,7 +101,7 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
     keyword, graphs = row["keyword"] or "<nokw>", solved.graphs
     edges = zip(graphs.first.tolist(), graphs.second.tolist(), graphs.weight.tolist(), strict=True)
     return Explanation(
-        text_id=int(block.text_ids[0]), method=ranking.method, settings=ranking.described,
+        method=ranking.method, settings=ranking.described,
         status=STATUSES[statuses(block, solved, ranked)[0]], tokens=_tokens(block, solved),
         nodes=_nodes(block, solved, ranking.method), edges=tuple(edges),
         iterations=int(solved.scores.iterations[0]) if solved.iterated else None,

@@ -92,6 +92,8 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
         keywords: the ranking; by default ``Keywords()``.
         neighbours: an edge stays if it is among so many strongest of one of its ends.
     """
+    if neighbours < 1:
+        raise InputError(f"neighbours: must be at least 1, found {neighbours}")
     given = list(listed(texts))
     ranking = keywords or Keywords()
     tokens = ranking.tokens(given)

@@ -272,10 +272,11 @@ class Keywords:
             return
         from keycontrast.text.annotate import is_foreign
 
-        texts = [text for part in parts for text in part.texts if isinstance(text, str)]
-        foreign = [is_foreign(text, self._language) for text in texts]
+        texts = [text for part in parts for text in part.texts]
+        count = sum(isinstance(text, str) for text in texts)
+        foreign = [isinstance(text, str) and is_foreign(text, self._language) for text in texts]
         if any(foreign):
-            warnings.warn(f"{sum(foreign)} of {len(texts)} texts ({sum(foreign) / len(texts):.0%}) are not written as "
+            warnings.warn(f"{sum(foreign)} of {count} texts ({sum(foreign) / count:.0%}) are not written as "
                           f"language {self._language!r} is, the first of them text {foreign.index(True)} (counted from "
                           f"0); their phrases mean little.", stacklevel=4)
 

@@ -196,12 +196,12 @@ class Centrality:
     residual: float
 
 
-def centrality(nodes: int, edges: Edges, tolerance: float = 1e-10) -> Centrality:
+def centrality(nodes: int, edges: Edges) -> Centrality:
     """Return PageRank over the positive edges (Page et al. 1999), by power iteration.
 
     A node that receives from another votes for it, with the edge's count as weight; a node that receives from none
-    votes for all alike. Iteration stops when the L1 change of the scores is below ``tolerance``, in absolute terms:
-    every step shrinks the change to 0.85 of the last, so it always ends, after 146 steps at the default.
+    votes for all alike. Iteration stops when the L1 change of the scores is below 1e-10, in absolute terms: every
+    step shrinks the change to 0.85 of the last, so it always ends, after 146 steps.
     """
     if nodes == 0:
         return Centrality(np.zeros(0), 0, 0.0)
@@ -211,7 +211,7 @@ def centrality(nodes: int, edges: Edges, tolerance: float = 1e-10) -> Centrality
                              shape=(nodes, nodes))
     silent = given == 0
     scores, residual, iterations = np.full(nodes, 1 / nodes), np.inf, 0
-    while residual >= tolerance:
+    while residual >= 1e-10:
         before = scores
         scores = DAMPING * (votes @ before + before[silent].sum() / nodes) + (1 - DAMPING) / nodes
         residual, iterations = float(np.abs(scores - before).sum()), iterations + 1

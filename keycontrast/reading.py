@@ -95,10 +95,10 @@ class Record(NamedTuple):
     problem: str = ""
 
 
-def read_table(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
-    """Yield the rows of a table."""
+def read_table(path: Path, form: TableForm, check: Check, columns: Sequence[str] | None = None) -> Iterator[Record]:
+    """Yield the rows of a table; of Parquet with ``columns`` alone, or with all."""
     if form.ending == ".parquet":
-        return _parquet(path, check)
+        return _parquet(path, check, columns)
     return _json_lines(path, form, check) if form.ending == ".jsonl" else _delimited(path, form, check)
 
 
@@ -153,8 +153,12 @@ def file_format(path: Path) -> str:
 
 def packed(path: Path) -> str | None:
     """Return the ending that a packed file has or should have, by its first bytes; None if it is not packed."""
-    with path.open("rb") as file:
-        head = file.read(6)
+    try:
+        with path.open("rb") as file:
+            head = file.read(6)
+    except PermissionError as error:
+        raise InputError(f"{path}: cannot be read: this user has no permission for it. Change its permissions "
+                         f"(ls -l).") from error
     found = next((ending for ending, (magic, _) in _PACKED.items() if head.startswith(magic)), None)
     if found is None and head and path.suffix.lower() in COMPRESSIONS:
         raise _damaged(path, "its first bytes are others")
@@ -400,7 +404,7 @@ def _json_lines(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
 # Parquet
 
 
-def _parquet(path: Path, check: Check) -> Iterator[Record]:
+def _parquet(path: Path, check: Check, named: Sequence[str] | None) -> Iterator[Record]:
     """Yield the rows of a Parquet file, batch by batch; an archive is unpacked to a temporary file first."""
     with open_bytes(path) as handle, tempfile.TemporaryFile() as unpacked:
         is_packed = packed(path) is not None
@@ -414,11 +418,20 @@ def _parquet(path: Path, check: Check) -> Iterator[Record]:
                 if file.metadata.num_rows == 0:
                     raise InputError(f"{path}: the file has no rows.")
                 done = 0
-                for batch in file.iter_batches(batch_size=_BATCH):
+                for batch in file.iter_batches(batch_size=_BATCH, columns=named):
                     batch.validate(full=True)
-                    columns = [column.to_pylist() for column in batch.columns]
+                    names = batch.schema.names
+                    columns = [_python_values(path, name, batch.column(name)) for name in names]
                     for number, values in enumerate(zip(*columns, strict=True), start=done + 1):
-                        yield Record(number, dict(zip(schema.names, values, strict=True)))
+                        yield Record(number, dict(zip(names, values, strict=True)))
                     done += batch.num_rows
         except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:   # the last of a damaged name of a column
             raise InputError(f"{path}: not a readable Parquet file ({error}). Fetch it again.") from error
+
+
+def _python_values(path: Path, name: str, column: pa.Array) -> list[Any]:
+    try:
+        return column.to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise InputError(f"{path}: column {name!r} has a value of type {column.type} that Python cannot hold "
+                         f"({error}). Leave the column out, or write it anew as text.") from error

@@ -14,7 +14,7 @@ COLUMN = "text"
 
 
 class Given(NamedTuple):
-    """The id of a row, if there is a column of ids, and its text without spaces around it; None in a skipped row."""
+    """The id of a row, if there is a column of ids, and its text as given; None in a skipped row."""
 
     id: Any
     text: str | None
@@ -34,7 +34,7 @@ class FileOptions:
     def __post_init__(self) -> None:
         try:
             "".encode(self.encoding)
-        except LookupError as error:
+        except (LookupError, UnicodeError) as error:
             raise InputError(f"--encoding: no encoding is called {self.encoding!r}; utf-8, latin-1 and cp1252 are "
                              f"some.") from error
         if self.quoting not in ("standard", "none"):
@@ -59,8 +59,8 @@ def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
         if stream.isatty():
             raise InputError('no text. Give one: keycontrast predict RUN "a sentence", or --file FILE, or lines on '
                              "standard input.")
-        return stream_lines(stream)
-    return (given.text for given in file_texts(file, options) if given.text is not None)
+        return map(str.strip, stream_lines(stream))
+    return (given.text.strip() for given in file_texts(file, options) if given.text is not None)
 
 
 def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
@@ -90,7 +90,7 @@ def stream_lines(stream: TextIO) -> Iterator[str]:
             if fault := reading.text_fault(line, f"line {number}"):
                 raise InputError(f"standard input: {fault.partition(': ')[2]}.")
             if line.strip():
-                yield line.strip()
+                yield line.rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise _not_decoded(number + 1) from error
 
@@ -108,7 +108,7 @@ def _checked_arguments(arguments: Sequence[str]) -> Iterator[str]:
 
 def _not_decoded(line: int) -> InputError:
     return InputError(f"standard input, line {line} or soon after: not valid text in the encoding of this terminal. "
-                      f"Put the texts into a file, and name that with --file and --encoding.")
+                      f"Put the texts into a file, and name that and its --encoding.")
 
 
 def _of_lines(file: Path, encoding: str) -> Iterator[str]:
@@ -123,7 +123,7 @@ def _of_lines(file: Path, encoding: str) -> Iterator[str]:
             found = True
             if fault := reading.text_fault(line, f"line {number}"):
                 raise InputError(f"{file}: {fault.partition(': ')[2]}.")
-            yield line.strip()
+            yield line.rstrip("\r\n")
     if not found:
         raise InputError(f"{file}: the file has no text. It should hold one per line.")
 
@@ -149,7 +149,7 @@ def _of_table(file: Path, form: str, options: FileOptions) -> Iterator[Given]:
     if file.stat().st_size == 0:
         raise InputError(f"{file}: the file is empty. Fetch it again.")
     layout = reading.TableForm(form, options.encoding, options.quoting, options.separator or "")
-    for record in reading.read_table(file, layout, check):
+    for record in reading.read_table(file, layout, check, [name for name in wanted.values() if name is not None]):
         text = _text(file, record, column, options.skip_empty)
         yield Given(record.values.get(options.id_column) if record.values and options.id_column else None, text)
 
@@ -172,4 +172,4 @@ def _text(file: Path, record: reading.Record, column: str, skip_empty: bool) -> 
         raise InputError(f"{place}: column {column!r} {what}. Fill it in, or leave such rows out with --skip-empty.")
     if fault := reading.text_fault(value, f"column {column!r}"):
         raise InputError(f"{place}: {fault.partition(': ')[2]}.")
-    return value.strip()
+    return value

@@ -202,10 +202,10 @@ def export(target: Annotated[Path, typer.Argument(
            ) -> None:
     """Write a graph, a data set or a trained model, for use in other programs.
 
-    A graph is GraphML, for networkx, Gephi, igraph or Cytoscape. A classifier with an encoder, DialoGPT, SimCTG, T5 or T5-CLAPS loads
-    with transformers. An HCL model is written without its frozen encoder, a PGKPR model in half precision; other rows
-    start from them by `init: FOLDER`. A data set is a Parquet file per split for `datasets.load_dataset`. Data sets
-    and models have a card as on the Hugging Face hub.
+    A graph is GraphML, for networkx, Gephi, igraph or Cytoscape. A classifier with an encoder, DialoGPT, SimCTG, T5 or
+    T5-CLAPS loads with transformers. An HCL model is written without its frozen encoder, a PGKPR model in half
+    precision; other rows start from them by `init: FOLDER`. A data set is a Parquet file per split for
+    `datasets.load_dataset`. Data sets and models have a card as on the Hugging Face hub.
 
     Example: `keycontrast export dog.graphml --dataset sample --keyword dog --hops 2`
     """
@@ -235,7 +235,7 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
             column: Annotated[str | None, typer.Option(help="column of the texts in a table (default: text)")] = None,
             encoding: Annotated[str, typer.Option(help="encoding of the file")] = "utf-8",
             keyword: Annotated[str | None, typer.Option(help="use this in place of each text's own keyword; for PGKPR "
-                                                             "and IANet, words of the text, separated by spaces")] = None,
+                                                             "and IANet, words of the text between spaces")] = None,
             n: Annotated[int | None, typer.Option("--n", min=1, metavar="N", help="the N best outputs per text, by a "
                                                   "beam of at least N; PGKPR's track")] = None,
             samples: Annotated[int | None, typer.Option(min=0, help="further outputs per text, z drawn; HCL")] = None,

@@ -182,14 +182,14 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
     return pc.list_flatten(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
 
 
-def pieces(batches: Iterable[pa.Table], texts: int = PIECE, size: int = BLOCK) -> Iterator[pa.Table]:
-    """Join ``batches`` of a token table to pieces of about ``texts`` texts or ``size`` tokens, by content alone."""
+def pieces(batches: Iterable[pa.Table], texts: int = PIECE) -> Iterator[pa.Table]:
+    """Join ``batches`` of a token table to pieces of ``texts`` texts or :data:`BLOCK` tokens, by content alone."""
     held: list[pa.Table] = []
     rows = tokens = 0
     for batch in batches:
         held.append(batch)
         rows, tokens = rows + batch.num_rows, tokens + (pc.sum(pc.list_value_length(batch["token"])).as_py() or 0)
-        if rows >= texts or tokens >= size:
+        if rows >= texts or tokens >= BLOCK:
             yield pa.concat_tables(held).combine_chunks()
             held, rows, tokens = [], 0, 0
     if held:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.ranking.blocks import TokenBlock, among, blocks, written_texts
+from keycontrast.ranking.cooccurrence import parts_paragraphs
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import NOUNS, chunk_columns, list_array, noun_runs
 
@@ -91,7 +92,7 @@ def _described_nouns(block: TokenBlock) -> tuple[np.ndarray, np.ndarray]:
     hyphens = _between(block.matching(_JOINING.__contains__), block.matching(str.isalnum), glued)
     for apart in (-1, 0, 1):
         inside[hyphens + apart] = True
-    breaks = block.matching(lambda word: word.isspace() and word.count("\n") < 2)
+    breaks = block.matching(lambda word: word.isspace() and not parts_paragraphs(word))
     inside[_between(breaks, inside & ~breaks, follows)] = True
     counts, begin, end = noun_runs(inside, np.diff(block.offsets))
     first = np.repeat(block.offsets[:-1], counts)

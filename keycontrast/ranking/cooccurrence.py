@@ -118,6 +118,11 @@ def is_visible(word: str) -> bool:
     return bool(word.strip())
 
 
+def parts_paragraphs(word: str) -> bool:
+    """Return whether a token is white space with two line ends, between which nothing belongs together."""
+    return word.isspace() and word.count("\n") > 1
+
+
 def _names_something(word: str) -> bool:
     """Return whether a word has a letter, a digit or a symbol, such as emoji: punctuation is never a keyword."""
     return word.isalnum() or any(char.isalnum() or unicodedata.category(char)[0] == "S" for char in word)

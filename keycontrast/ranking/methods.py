@@ -18,7 +18,14 @@ import pyarrow as pa
 from keycontrast.errors import InputError, nearest
 from keycontrast.ranking.blocks import Spans, TokenBlock, encode, span_text, sum_by
 from keycontrast.ranking.chunks import CHUNKS, Chunks, with_chunks
-from keycontrast.ranking.cooccurrence import Graphs, is_visible, lemma_graphs, number_nodes, word_graphs
+from keycontrast.ranking.cooccurrence import (
+    Graphs,
+    is_visible,
+    lemma_graphs,
+    number_nodes,
+    parts_paragraphs,
+    word_graphs,
+)
 from keycontrast.ranking.iteration import Scores, solve, solve_as_networkx
 from keycontrast.ranking.selection import InverseFrequency, best_first
 from keycontrast.text.normal_form import normal_form
@@ -153,8 +160,8 @@ def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: Inver
 
 
 def _runs(block: TokenBlock, graphs: Graphs, kept: np.ndarray) -> tuple[Spans, np.ndarray, np.ndarray]:
-    """Return the runs of neighbouring kept tokens, across white space, and run and node of each member token."""
-    visible = np.flatnonzero(block.matching(is_visible))
+    """Return the runs of neighbouring kept tokens, across spaces, and run and node of each member token."""
+    visible = np.flatnonzero(block.matching(is_visible) | block.matching(parts_paragraphs))
     node = graphs.node_of[visible]
     inside = np.flatnonzero((node >= 0) & np.append(kept, False)[node])
     places, text = visible[inside], block.text[visible[inside]]

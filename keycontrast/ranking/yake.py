@@ -17,6 +17,7 @@ from keycontrast.ranking.selection import InverseFrequency
 # Between two words of a phrase: white space, and tokens of the package with an apostrophe in front, which it drops
 # ("world's leaders"). No two ways to match the same characters, so that time is linear.
 _BETWEEN = r"(?:'[^\s']*|\s)*?"
+_PARAGRAPHS = re.compile(r"\n[^\S\n]*\n")
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,26 @@ class YakeRanking:
         found: list[tuple[int, int, int, float]] = []
         for row, (text, starts, ends) in enumerate(written_texts(block)):
             for phrase, score in extract(text):
-                start, end = _place(phrase, text, starts, ends) + block.offsets[row]
-                found.append((row, start, end, 1 / float(score)))
+                place = _place(phrase, text, starts, ends)
+                if place is not None:
+                    start, end = place + block.offsets[row]
+                    found.append((row, start, end, 1 / float(score)))
         places = np.array([one[:3] for one in found], dtype=np.int64).reshape(-1, 3)
         score = np.array([one[3] for one in found], dtype=np.float64)
         return without_graph(block, Spans(*places.T), score, scrub=False)
 
 
-def _place(phrase: str, text: str, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return first token and token after the last of the first occurrence of ``phrase``, best of whole tokens."""
-    matches = [match.span() for match in re.finditer(_BETWEEN.join(map(re.escape, phrase.split(" "))), text)]
-    if not matches:
+def _place(phrase: str, text: str, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
+    """Return first token and token after the last of the first occurrence of ``phrase``, best of whole tokens.
+
+    The package joins words of two paragraphs; a phrase that occurs only so has no place.
+    """
+    found = list(re.finditer(_BETWEEN.join(map(re.escape, phrase.split(" "))), text))
+    if not found:
         raise InputError(f"yake: the package found a phrase that is not in the text: {phrase[:100]!r}")
+    matches = [match.span() for match in found if not _PARAGRAPHS.search(match[0])]
+    if not matches:
+        return None
     whole = [(start, end) for start, end in matches if start in starts and end in ends]
     start, end = (whole or matches)[0]
     return np.array([np.searchsorted(starts, start, side="right") - 1, np.searchsorted(ends, end) + 1])

@@ -85,7 +85,7 @@ _TAGS: list[_Rule] = [
     (re.compile(r"</?(?:p|br|hr|li|ul|ol|div|h[1-6]|table|t[rdh]|blockquote)\b[^<>]*>", re.IGNORECASE), _BREAK, 0),
     (re.compile(r"</?(?:\w+:)?(?:sub|wbr)\s*/?>", re.IGNORECASE), _NOTHING, 0),
     # Without an attribute, words behind the first are no tag: "if a<b and c>d".
-    (re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>=]*=[^<>]*)?\s*/?>"), _SPACE, 0),
+    (re.compile(r"</?[A-Za-z][\w:.-]*+(?:\s[^<>=]*+=[^<>]*+)?\s*+/?>"), _SPACE, 0),
 ]
 _MARKUP: list[_Rule] = [
     (re.compile(r"<(script|style)\b[^<>]*>(?:(?!<\1\b).)*?</\1\s*>", re.DOTALL | re.IGNORECASE), _BREAK, 0),
@@ -97,9 +97,10 @@ _MARKUP: list[_Rule] = [
      lambda found: html.unescape(found[0]), 0),
     *_TAGS,  # such as were escaped
     # Wikitext, Markdown and the marks of forums.
-    (re.compile(r"\{\{[^{}]*\|[^{}]*\}\}"), _BREAK, 0),
+    (re.compile(r"\{\{[^{}|]*+\|[^{}]*+\}\}"), _BREAK, 0),
     (re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]+)\]\]"), _NOTHING, 1),
-    (re.compile(r"!?\[([^\[\]]+)\]\((?:[a-z]+:|[/#.]|[^()\s]*\.[a-z]{2,5}\b)[^()\s]*(?:\s\"[^\"]*\")?\)"), _NOTHING, 1),
+    (re.compile(r"!?\[([^\[\]]+)\]\((?=[a-z]+:|[/#.]|[^()\s]*?\.[a-z]{2,5}\b)[^()\s]*+(?:\s\"[^\"]*\")?\)"),
+     _NOTHING, 1),
     (re.compile(rf"\[({_FORUM})(?:=[^\[\]]*)?\](?=.{{0,2000}}?\[/\1\])|\[/(?:{_FORUM})\]", re.DOTALL | re.IGNORECASE),
      _SPACE, 0),
     (re.compile(r"\[(?:\d{1,3}(?:[,\u2013-]\s?\d{1,3})*|(?:note|nb|ref) \d{1,3}|[a-z]|[a-z]+ needed|edit)\]",
@@ -137,6 +138,16 @@ _SIGNS: list[_Rule] = [
 ]
 
 
+_GAP = re.compile(r"(?<!\s)\s{2,}")
+
+
+def _one_break(found: Match[str]) -> str:
+    """Return one paragraph break for the breaks of several tags, and nothing at the ends of a text."""
+    if found.start() == 0 or found.end() == len(found.string):
+        return ""
+    return "\n\n" if found[0].count("\n") > 1 else found[0]
+
+
 def clean(text: str, chinese: bool = False) -> Cleaned:
     """Return ``text`` for a language pipeline; without places (empty lists) where nothing has changed."""
     if _PLAIN.fullmatch(text):
@@ -150,6 +161,8 @@ def clean(text: str, chinese: bool = False) -> Cleaned:
     made.apply(_SIGNS)
     if chinese:
         made.replace(BETWEEN_HAN, _NOTHING)
+    if made.text != text:
+        made.replace(_GAP, _one_break)
     made.read = _small(made.text)
     return made if made.text != text else Cleaned(text, read=made.read)
 

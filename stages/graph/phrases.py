@@ -36,10 +36,10 @@ _MOST_FREQUENT = """
     SELECT keyword FROM phrases WHERE score > 0 GROUP BY keyword ORDER BY count(*) DESC, keyword LIMIT $limit"""
 
 
-def most_frequent(ranking: Path, limits: JoinLimits, limit: int = NODES) -> list[str]:
-    """Return at most ``limit`` phrases of table ``ranking`` with a positive score, those of most texts, sorted."""
+def most_frequent(ranking: Path, limits: JoinLimits) -> list[str]:
+    """Return at most :data:`NODES` phrases of table ``ranking`` with a positive score, those of most texts, sorted."""
     with joining({"phrases": ranking}, limits) as connection:
-        return sorted(keyword for keyword, in connection.execute(_MOST_FREQUENT, {"limit": limit}).fetchall())
+        return sorted(keyword for keyword, in connection.execute(_MOST_FREQUENT, {"limit": NODES}).fetchall())
 
 
 def part_searcher(names: list[str], method: str, texts: Path, ranking: Path, provenance: Provenance) -> MakePart:

@@ -137,8 +137,12 @@ def _all_files(folder: Path, layout: Layout, dataset: Dataset,
     if layout.reader == "posts":
         names = [group.relative_to(folder).as_posix() for group in _groups(folder)]
         return {name: DataFile(name, folder / name, None, dataset) for name in names}
-    names = [name for form in layout.forms for packed in ("", *COMPRESSIONS)
-             for name in _matching(folder, f"*{form}{packed}", layout) if name not in leave_out]
+    inside = [path for path in sorted(folder.iterdir()) if path.is_file() and path.name not in leave_out]
+    names = [path.name for form in layout.forms for path in inside if file_format(path) == form]
+    others = [path.name for path in inside if file_format(path) == DOCUMENT and DOCUMENT not in layout.forms]
+    if names and others and layout.reader == "table":
+        raise InputError(f"{folder}: holds {others[0]} beside {names[0]}. Name those that are meant in the data set's "
+                         f"`files`; a .json file may hold one JSON object per line.")
     if not names:
         but = f" but {', '.join(leave_out)}, which `splits` names; name the file of training under splits.train"
         raise InputError(f"{folder}: holds no {', '.join(layout.forms)} file, nor one of them as {_PACKED}"
@@ -155,7 +159,7 @@ def _all_files(folder: Path, layout: Layout, dataset: Dataset,
 
 def _matching(folder: Path, pattern: str, layout: Layout) -> list[str]:
     """Return the sorted names of the files (or groups of posts) of ``folder`` that ``pattern`` names or matches."""
-    if Path(pattern).is_absolute():
+    if not pattern or Path(pattern).is_absolute():
         raise InputError(f"files: {pattern!r} must be a name or pattern inside {folder}.")
     if layout.reader == "posts":
         found = [group for path in sorted(folder.glob(pattern)) if path.is_dir() for group in _groups(path)]
@@ -197,7 +201,10 @@ def _is_document(path: Path) -> bool:
     with open_bytes(path) as file:
         head = file.readline(_FIRST_LINE)
     try:
-        return not head.endswith(b"\n") or _ANNOTATIONS in json.loads(head)
+        if not head.endswith(b"\n"):
+            return True
+        first = json.loads(head)
+        return isinstance(first, dict) and _ANNOTATIONS in first
     except ValueError:
         return True
 
@@ -269,7 +276,10 @@ def _read_lines(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
             continue
         rows += 1
         text = line.rstrip("\r\n")
-        if problem := character_problem(line, encoding, f"line {number}", WORDS):
+        problem = character_problem(line, encoding, f"line {number}", WORDS)
+        if not problem and "\r" in text:
+            problem = f"line ending: a carriage return (\\r) without a line feed in line {number}"
+        if problem:
             yield maker.broken(number, escaped(text), problem)
             continue
         try:

@@ -45,7 +45,8 @@ def overlap(texts: Iterable[str]) -> Scores:
 
     def scores(places: np.ndarray) -> np.ndarray:
         shared = (words[places] @ columns).toarray()
-        found: np.ndarray = shared / (sizes[places, None] + sizes - shared)
+        # Two texts without words have none in common.
+        found: np.ndarray = shared / np.maximum(sizes[places, None] + sizes - shared, 1)
         return found
 
     return scores

@@ -16,7 +16,8 @@ _END = re.compile("[.!?\u2026\u3002\uff01\uff1f]+[\"'\u201d\u2019)\\]]*(?=\\s|$)
 # A sentence begins with a capital, a digit or a character without case, perhaps after an opening mark.
 _OPEN = re.compile("\\s*[\"'\u201c\u2018(\\[$]*([^\\W_])")
 _CLOSED = re.compile("([.!?\u2026]+[\"'\u201d\u2019)\\]]*\\s+)([a-z])")
-_LAST_WORD = re.compile(r"([^\W\d_][\w.]*)$")
+_LAST_WORD, _SHORT = re.compile(r"([^\W\d_][\w.]*)$"), 40
+_NUMBER = re.compile(r"\s*\d")
 _ABBREVIATIONS = frozenset(("mr", "mrs", "ms", "dr", "st", "jr", "sr", "vs", "prof", "mt", "lt", "sgt", "capt", "gen",
                             "col"))
 _SAMPLES, _DOCUMENT, _CONTEXT, _TURN = "__SAMP__", "__EOD__", "__EOC__", "__EOT__"
@@ -37,24 +38,24 @@ def sentences(text: str) -> list[str]:
     or at the full stop of a title (Mr., Dr.), an initial (J. Smith) or ``No.`` before a number.
     """
     found: list[str] = []
-    start = 0
+    start = counted = marks = 0
     for end in _END.finditer(text):
-        before, after = text[start:end.start()], text[end.end():]
-        first = _OPEN.match(after)
-        is_open = text.count('"', start, end.end()) % 2 or (first is not None and first[1].islower())
-        if not is_open and not (end[0] == "." and _shortened(before, after)):
+        marks, counted = marks + text.count('"', counted, end.end()), end.end()
+        first = _OPEN.match(text, end.end())
+        is_open = marks % 2 or (first is not None and first[1].islower())
+        if not is_open and not (end[0] == "." and _shortened(text, start, end)):
             found.append(text[start:end.end()].strip())
             start = end.end()
     return found + [text[start:].strip()] * bool(text[start:].strip())
 
 
-def _shortened(before: str, after: str) -> bool:
-    """Return whether the full stop between the two belongs to an abbreviation."""
-    word = _LAST_WORD.search(before)
+def _shortened(text: str, start: int, stop: re.Match[str]) -> bool:
+    """Return whether the full stop of a sentence from ``start`` belongs to an abbreviation, which is short."""
+    word = _LAST_WORD.search(text[max(start, stop.start() - _SHORT):stop.start()])
     if word is None:
         return False
     if word[1].lower() == "no":
-        return after.lstrip()[:1].isdigit()
+        return _NUMBER.match(text, stop.end()) is not None
     initial = word[1].isupper() and len(word[1].replace(".", "")) * 2 - 1 == len(word[1])
     return (initial and word[1] != "I") or word[1].lower() in _ABBREVIATIONS
 

@@ -5,7 +5,7 @@ the reverse; F1 their harmonic mean. As in the package bert_score, [CLS] and [SE
 match of a piece. Values are comparable only under the same encoder and layer.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,16 +65,16 @@ class BertScorer:
         self._longest = min(_LONGEST, tokenizer.model_max_length, positions)
         self._prefix = " " if roberta else ""
 
-    def score(self, systems: Mapping[str, Sequence[str]], references: Sequence[str | Sequence[str]],
-              track: Callable[[list[range]], Iterable[range]] = iter) -> dict[str, BertScores]:
-        """Return the scores of each system's outputs; ``track`` shows the progress by blocks of items."""
+    def score(self, systems: Mapping[str, Sequence[str]],
+              references: Sequence[str | Sequence[str]]) -> dict[str, BertScores]:
+        """Return the scores of each system's outputs."""
         for outputs in systems.values():
             check_items(outputs, references)
         targets = [[item] if isinstance(item, str) else list(item) for item in references]
         weights = self._weights([text for item in targets for text in item])
         spans = [range(start, min(start + _ITEMS, len(targets))) for start in range(0, len(targets), _ITEMS)]
         scores = {name: np.empty((3, len(targets))) for name in systems}
-        for span in track(spans):
+        for span in spans:
             texts = {name: outputs[span.start:span.stop] for name, outputs in systems.items()}
             others = targets[span.start:span.stop]
             pieces = self._pieces(sorted({text for part in (*texts.values(), *others) for text in part}), weights)

@@ -122,11 +122,10 @@ def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | N
     return means * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]
 
 
-def batched_bleu(counts: MatchCounts, weights: Sequence[Sequence[float]] | None = None,
-                 size: int = LBOW_BATCH) -> np.ndarray:
+def batched_bleu(counts: MatchCounts, weights: Sequence[Sequence[float]] | None = None) -> np.ndarray:
     """Return the mean over batches of corpus BLEU-1..4 (4,), as LBOW's code: a smaller last batch has equal weight."""
     columns = corpus_columns(counts)
-    sums = np.add.reduceat(columns, np.arange(0, len(columns), size), axis=0)
+    sums = np.add.reduceat(columns, np.arange(0, len(columns), LBOW_BATCH), axis=0)
     return np.asarray(corpus_bleu_of_sums(sums, weights).mean(axis=0))
 
 
@@ -136,11 +135,11 @@ def corpus_bleu_statistic(counts: MatchCounts, order: int = ORDERS,
     return Statistic(corpus_columns(counts), lambda sums: corpus_bleu_of_sums(sums, weights)[..., order - 1])
 
 
-def ibleu_statistic(references: MatchCounts, sources: MatchCounts, alpha: float = IBLEU_ALPHA) -> Statistic:
+def ibleu_statistic(references: MatchCounts, sources: MatchCounts) -> Statistic:
     """Return iBLEU (Sun and Zhou 2012), from corpus BLEU-4: alpha of the references - (1 - alpha) of the sources."""
     def of_sums(sums: np.ndarray) -> np.ndarray:
         quality, copied = (corpus_bleu_of_sums(part)[..., ORDERS - 1] for part in np.split(sums, 2, axis=-1))
-        return alpha * quality - (1 - alpha) * copied
+        return IBLEU_ALPHA * quality - (1 - IBLEU_ALPHA) * copied
 
     return Statistic(np.concatenate([corpus_columns(references), corpus_columns(sources)], axis=1), of_sums)
 
