@@ -70,7 +70,7 @@ def node_of(graph: Graph, keyword: str) -> int:
             return int(nodes["node_id"].iloc[0])
     near = near_keywords(graph.paths.table(graph.schemas[0].name), keyword)
     hint = f"similar keywords: {', '.join(map(repr, near))}" if near else "it has no similar keyword"
-    nodes_are = "keywords of training texts" if graph.signed else "the best phrases of each text"
+    nodes_are = "keywords of training texts" if graph.signed else "best phrases of each text"
     raise InputError(f"the graph of {graph.paths.name} has no {printable(keyword)!r}; {hint}. Its nodes are the "
                      f"{nodes_are}.")
 

@@ -35,8 +35,6 @@ NO_CONTRAST = {"contrasts": {name: {"weight": 0} for name in ("instance", "keywo
     ({"contrasts": {"keyword": {"weight": 0}}}, None),
     ({"graph": {"iterations": 0}, "contrasts": {"mahalanobis": {"weight": 0}}}, None),
     ({**NO_KEYWORD, **NO_CONTRAST}, None),
-    ({"contrasts": {"novel": {"weight": 0}}}, "Ours"),
-    ({"contrasts": {"novel": {"weight": 1}}}, None),
 ])
 def test_rows_of_ours_find_the_published_ones(overrides, name):
     assert names_of(HCL, overrides, {}, "qqp") == [name] * (name is not None)
@@ -51,10 +49,7 @@ def test_rows_of_ours_find_the_published_ones(overrides, name):
     ({}, "HCL"), ({"graph": {"iterations": 0}}, "HCL without the graph"),
     ({"contrasts": {"instance": {"weight": 0}, "mahalanobis": {"weight": 0}}},
      "HCL without the instance contrast and the Mahalanobis contrast"),
-    ({"contrasts": {"novel": {"weight": 0}}}, "HCL"), ({"contrasts": {"novel": {"side": "input"}}}, "HCL"),
-    ({"contrasts": {"novel": {"weight": 0.5}}}, "HCL with the novel contrast"),
-    ({"graph": {"iterations": 0}, "contrasts": {"novel": {"weight": 1}}},
-     "HCL without the graph and with the novel contrast")])
+])
 def test_a_row_is_called_by_what_it_does_without_and_what_it_adds(settings, label):
     assert HCL.names.label(HCL.row(settings, {})) == label
     assert HCL.names.label(HCL.row(settings, {"keyword": "random"})) == f"{label}, keyword random"

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class YakeRanking:
         if self.language == "zh":
             raise InputError("method yake reads no Chinese: for the package, words of one or two characters are stop "
                              "words. Choose another method.")
-        _extractor(self.language, self.ngrams, self.top)
+        _extractor(self.language, self.ngrams, 2 * self.top)
 
     @property
     def described(self) -> str:
@@ -43,14 +44,14 @@ class YakeRanking:
 
     def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> Solved:
         """Score the phrases that the package finds in every text of ``block``."""
-        extract = _extractor(self.language, self.ngrams, self.top).extract_keywords
+        # Twice as many, of which some cross paragraphs; a longer list of the package begins with the shorter one.
+        extract = _extractor(self.language, self.ngrams, 2 * self.top).extract_keywords
         found: list[tuple[int, int, int, float]] = []
         for row, (text, starts, ends) in enumerate(written_texts(block)):
-            for phrase, score in extract(text):
-                place = _place(phrase, text, starts, ends)
-                if place is not None:
-                    start, end = place + block.offsets[row]
-                    found.append((row, start, end, 1 / float(score)))
+            placed = ((_place(phrase, text, starts, ends), score) for phrase, score in extract(text))
+            for place, score in islice(((place, score) for place, score in placed if place is not None), self.top):
+                start, end = place + block.offsets[row]
+                found.append((row, start, end, 1 / float(score)))
         places = np.array([one[:3] for one in found], dtype=np.int64).reshape(-1, 3)
         score = np.array([one[3] for one in found], dtype=np.float64)
         return without_graph(block, Spans(*places.T), score, scrub=False)

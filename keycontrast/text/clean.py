@@ -143,7 +143,7 @@ _GAP = re.compile(r"(?<!\s)\s{2,}")
 
 def _one_break(found: Match[str]) -> str:
     """Return one paragraph break for the breaks of several tags, and nothing at the ends of a text."""
-    if found.start() == 0 or found.end() == len(found.string):
+    if (found.start() == 0) != (found.end() == len(found.string)):
         return ""
     return "\n\n" if found[0].count("\n") > 1 else found[0]
 

@@ -139,10 +139,6 @@ def _all_files(folder: Path, layout: Layout, dataset: Dataset,
         return {name: DataFile(name, folder / name, None, dataset) for name in names}
     inside = [path for path in sorted(folder.iterdir()) if path.is_file() and path.name not in leave_out]
     names = [path.name for form in layout.forms for path in inside if file_format(path) == form]
-    others = [path.name for path in inside if file_format(path) == DOCUMENT and DOCUMENT not in layout.forms]
-    if names and others and layout.reader == "table":
-        raise InputError(f"{folder}: holds {others[0]} beside {names[0]}. Name those that are meant in the data set's "
-                         f"`files`; a .json file may hold one JSON object per line.")
     if not names:
         but = f" but {', '.join(leave_out)}, which `splits` names; name the file of training under splits.train"
         raise InputError(f"{folder}: holds no {', '.join(layout.forms)} file, nor one of them as {_PACKED}"
