@@ -138,7 +138,8 @@ def _all_files(folder: Path, layout: Layout, dataset: Dataset,
         names = [group.relative_to(folder).as_posix() for group in _groups(folder)]
         return {name: DataFile(name, folder / name, None, dataset) for name in names}
     inside = [path for path in sorted(folder.iterdir()) if path.is_file() and path.name not in leave_out]
-    names = [path.name for form in layout.forms for path in inside if file_format(path) == form]
+    names = [path.name for form in layout.forms for packed in ("", *COMPRESSIONS) for path in inside
+             if path.name.lower().endswith(form + packed)]
     if not names:
         but = f" but {', '.join(leave_out)}, which `splits` names; name the file of training under splits.train"
         raise InputError(f"{folder}: holds no {', '.join(layout.forms)} file, nor one of them as {_PACKED}"
