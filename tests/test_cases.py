@@ -180,3 +180,17 @@ def test_a_class_of_the_test_that_training_lacks_and_texts_of_another_language_a
     assert unseen.startswith("no text of class 'c' is in training")
     assert foreign.startswith("2 of 6 texts are not written")
     assert data_remarks("d", {"ingest@other"}) == []
+
+
+@pytest.mark.parametrize("method", ["mihalcea", "yake", "pytextrank", "tfidf"])
+def test_no_phrase_goes_across_paragraphs_or_signs(method):
+    for text in ("\u2022 solar power\n\u2022 wind farm", "red apples \U0001f600 green pears",
+                 "solar power\n\nwind farm"):
+        found = {phrase.keyword for phrase in Keywords(method).rank([text], top=20)[0]}
+        assert not any({"power", "wind"} <= {*phrase.split()} or {"apples", "green"} <= {*phrase.split()}
+                       for phrase in found), found
+
+
+@pytest.mark.parametrize("text", ["x <a b=" + " " * 200_000, "{{" + "|a" * 200_000, "[a](" + "b.cc/" * 200_000])
+def test_a_text_of_broken_markup_is_cleaned_in_linear_time(text):
+    assert len(clean(text).text) > 100_000     # by the square of its length this takes hours

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from keycontrast.choice import _by_words
+from keycontrast.keywords import Keywords
 from keycontrast.text.annotate import load_annotator
 from keycontrast.text.chinese import universal
 from keycontrast.text.tokens import token_table
@@ -76,3 +78,12 @@ def test_no_log_no_cache_and_no_dependence_on_one(tmp_path):
                           env={"TMPDIR": str(tmp_path), "PATH": "", "PYTHONIOENCODING": "utf-8"})
     assert done.stdout == "[['我', '来到', '北京', '清华大学']]\n"
     assert done.stderr == "" and (tmp_path / "jieba.cache").read_bytes() == b"not a cache"
+
+
+def test_a_chinese_phrase_has_as_many_words_as_tokens_and_is_like_others_by_its_signs():
+    text = "\u6211\u6765\u5230\u5317\u4eac\u6e05\u534e\u5927\u5b66\u5b66\u4e60\u8ba1\u7b97\u673a\u3002"
+    long, short = (phrase.keyword for phrase in Keywords(language="zh").rank([text])[0])
+    for words, expected in (((1, 1), [short]), ((2, 5), [long]), ((9, 9), [])):
+        assert [one.keyword for one in Keywords(language="zh", ngram_range=words).rank([text])[0]] == expected
+    vectors = _by_words(["\u5317\u4eac\u5927\u5b66", "\u5317\u4eac\u5927\u5b66\u5b66\u751f", "\u82f9\u679c"])
+    assert vectors[0] @ vectors[1] > 0.8 and vectors[0] @ vectors[2] == 0

@@ -94,6 +94,24 @@ def test_ids_are_carried_along_and_rows_without_text_may_be_left_out(tmp_path):
     assert pq.read_table(tmp_path / "p.parquet")["id"].to_pylist() == ["a7", "a9"]
 
 
+def test_places_are_those_of_the_cell_and_ids_stay_numbers(tmp_path):
+    file, texts = tmp_path / "t.jsonl", ["  A red ball.", "A red ball.", "A gate."]
+    file.write_text("".join(json.dumps({"key": key, "text": text}) + "\n"
+                            for key, text in zip((-5, None, float("nan")), texts, strict=True)), encoding="utf-8")
+    found = list(csv.DictReader(io.StringIO(keywords(file, "--csv", "--id", "key"))))
+    assert [row["id"] for row in found] == ["-5", "", ""]
+    assert texts[0][int(found[0]["start"]):int(found[0]["end"])] == "red ball"
+    lines = keywords(file, "--jsonl", "--id", "key").splitlines()
+    assert [json.loads(line, parse_constant=pytest.fail)["id"] for line in lines] == [-5, None, None]
+
+
+def test_standard_input_is_read_in_the_encoding_that_is_named():
+    given = "The caf\u00e9 gate.".encode("latin-1")
+    assert "caf\u00e9 gate" in keywords("-", "--csv", "--encoding", "latin-1", given=given)
+    with pytest.raises(InputError, match="--quoting and --separator: standard input is read line by line"):
+        keywords("-", "--separator", ";", given="A ball.")
+
+
 def test_nothing_that_is_printed_is_obeyed(tmp_path):
     path = tmp_path / "evil.jsonl"
     letters = "\x1b[31m", "\x9b31m", "\u202e"

@@ -194,6 +194,8 @@ def test_a_folder_is_read_format_by_format(tmp_path):
     assert [file.name for file in data_files(dataset(tmp_path))] == [
         "z.csv", "d.csv.gz", "c.tsv", "b.jsonl", "e.jsonl.zst", "a.parquet"]
     assert "meta.json" in [file.name for file in data_files(dataset(tmp_path, "mscoco_captions"))]
+    (tmp_path / "b.jsonl").rename(tmp_path / "b.JSONL")
+    assert "b.JSONL" in [file.name for file in data_files(dataset(tmp_path))]
 
 
 def test_files_that_cannot_be_meant_are_named_with_the_nearest(tmp_path):
