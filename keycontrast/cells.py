@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -69,8 +70,11 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], console: C
         for texts in cells:
             shown.add_row(*texts)
     else:
-        shown = Table("row", "column")
-        shown.add_column("value", no_wrap=True, overflow="ellipsis")
+        shown = Table()
+        names = max(map(cell_len, heads))
+        for head, width in (("row", max(3, len(str(len(rows))))), ("column", max(6, names))):
+            shown.add_column(head, no_wrap=True, width=width)
+        shown.add_column("value", no_wrap=True, overflow="ellipsis", width=max(12, console.width - names - 16))
         for number, row in enumerate(rows, 1):
             for place, (name, value) in enumerate(zip(heads, row, strict=True)):
                 shown.add_row("" if place else str(number), Text(name), cell(value),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
 from keycontrast.cells import no_formula, printable
@@ -76,7 +77,8 @@ def main() -> None:
         sys.exit(1)  # the reader of the output (`head`) has ended
     except SystemExit as end:
         if end.code == _INTERRUPTED:
-            sys.stderr.write("keycontrast: interrupted; the same command goes on from here\n")
+            further = "; the same command goes on from here" if sys.argv[1:2] == ["run"] else ""
+            sys.stderr.write(f"keycontrast: interrupted{further}\n")
         raise
     except Exception as error:
         told = unwritten(error)
@@ -310,11 +312,17 @@ def print_texts(found: Ranked, stream: TextIO) -> None:
         line = printable(" ".join(str(given.text).split()))
         stream.write(f"{number}  {line if len(line) <= _SHOWN else line[:_SHOWN - 1] + '…'}\n")
         for phrase in phrases:
-            cells = "".join(f"{printable(phrase[name] or '-')[:_COLUMN - 2]:{_COLUMN}}" for name in methods)
+            cells = "".join(_fitting(printable(phrase[name] or "-")) for name in methods)
             stream.write(f"{phrase['rank']:6}  {cells.rstrip()}\n" if methods else
                          f"{phrase['score']:12.4g}  {printable(phrase['phrase'])}\n")
         if not phrases:
             stream.write(f"{'':14}(no phrase)\n")
+
+
+def _fitting(text: str) -> str:
+    """Return a cell of a column; a text that is cut ends with a mark."""
+    shown = text if cell_len(text) <= _COLUMN - 2 else set_cell_size(text, _COLUMN - 3) + "…"
+    return set_cell_size(shown, _COLUMN)
 
 
 def print_csv(found: Ranked, stream: TextIO) -> None:

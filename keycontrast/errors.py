@@ -19,6 +19,7 @@ _UNWRITTEN = {
     errno.EFBIG: ("files may not grow so large here", "Raise the limit (ulimit -f), or take another place"),
     errno.ENOTDIR: ("a file stands where a folder is needed", "Move it away, or take another place"),
     errno.EEXIST: ("a file stands where a folder is needed", "Move it away, or take another place"),
+    errno.ENAMETOOLONG: ("the name is too long", "Take a shorter one"),
     errno.EISDIR: ("a folder stands where a file is needed", "Move it away, or take another place"),
 }
 # Control characters, marks of direction, halves of surrogate pairs.
@@ -82,9 +83,9 @@ def unwritten(error: BaseException) -> str | None:
     if number not in _UNWRITTEN:
         return None
     reason, remedy = _UNWRITTEN[number]
-    named = getattr(error, "filename", None)
+    named = next(iter(getattr(error, "__notes__", ())), getattr(error, "filename", None))
     if not isinstance(named, str | os.PathLike):
-        named = next(iter(getattr(error, "__notes__", ())), f"a file of {Path.cwd()}, or the output")
+        named = f"a file of {Path.cwd()}, or the output"
     return f"{plain(os.fspath(named))}: could not be written: {reason}. {remedy}, and give the same command again."
 
 

@@ -220,7 +220,8 @@ def is_unicode(text: str) -> bool:
 def text_fault(text: str, name: str) -> str:
     """Return the fault of a text, called ``name`` in its row, as ``category: detail``, or nothing."""
     if "\0" in text:
-        return f"NUL byte: {name} holds one, and text holds none; take it out, or name the encoding that the file has"
+        return (f"NUL byte: {name} holds a NUL byte, and text holds none; take it out, or name the encoding that the "
+                f"file has")
     if len(text) > LONGEST_TEXT:
         return (f"too long: {name} has {len(text):,} characters, and a text at most {LONGEST_TEXT:,}; split it into "
                 f"paragraphs, or leave it out")

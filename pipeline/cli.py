@@ -92,8 +92,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     change = recipes.plan(recipe, None if data is None else str(data), changes=changes or (), models=model or (),
                           called=called)
     lines = change.difference.splitlines() or [f"params.yaml already is recipe {recipe}."]
-    typer.echo("\n".join(printable(line, keep="\t") for line in lines[:_DIFFERENCE]))
-    if len(lines) > _DIFFERENCE:
+    typer.echo("\n".join(printable(line, keep="\t") for line in (lines if dry_run else lines[:_DIFFERENCE])))
+    if len(lines) > _DIFFERENCE and not dry_run:
         typer.echo(f"... {len(lines) - _DIFFERENCE} more lines; `git diff params.yaml` shows them afterwards.")
     if dry_run:
         return
@@ -139,7 +139,7 @@ def inspect(path: Annotated[Path | None, typer.Argument(
 def explain(text: Annotated[str, typer.Argument(help="a text id of the data set, or a text", metavar="TEXT_ID|TEXT")],
             dataset: Dataset = None,
             method: Annotated[str | None, typer.Option(
-                help="in place of that of the params: a ranking of textrank.method, or a keyword method, such as "
+                help="in place of that of the params: a ranking of textrank.method, tfidf, embedrank or "
                      "yake")] = None,
             threshold: library.Threshold = None, stop_words: library.StopWords = None,
             as_text: Annotated[bool, typer.Option(
@@ -159,11 +159,13 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
 def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a phrase of a data set's graph; or a "
                                                   "file of texts, whose graph is written to --out")],
           dataset: Dataset = None,
-          neighbours: Annotated[int, typer.Option(min=1, help="of a data set: neighbours of each sign")] = 16,
+          neighbours: Annotated[int | None, typer.Option(
+              min=1, help="neighbours of each sign (default: 16); of a file, of each phrase (default: 64)")] = None,
           hops: Hops = 1, signed: Signed = False,
           svg: Annotated[Path | None, typer.Option(
               help="of a data set: file of the drawing; .keycontrast/graphs/DATASET-KEYWORD.svg by default")] = None,
           out: Annotated[Path | None, typer.Option(help="of a file of texts: .graphml, .svg or .html to write")] = None,
+          top: Annotated[int, typer.Option(min=1, help="of a file: phrases of each text that become nodes")] = 5,
           method: library.Method = "tfidf", threshold: library.Threshold = None, stop_words: library.StopWords = None,
           candidates: library.Candidates = None, seed_words: library.SeedWords = "",
           pipeline: library.Pipeline = "embedded", column: library.Column = None, encoding: library.Encoding = "utf-8",
@@ -174,7 +176,9 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
     Example: `keycontrast graph dog --neighbours 8 --svg dog.svg`
     """
     if out is not None:
-        library.graph(keyword, out, column, method=method, threshold=threshold, stop_words=stop_words,
+        if dataset is not None or hops != 1 or signed or svg is not None:
+            raise InputError("--dataset, --hops, --signed and --svg go with a phrase of a data set; leave them out.")
+        library.graph(keyword, out, column, top, method, neighbours or 64, threshold=threshold, stop_words=stop_words,
                       candidates=candidates, seed_words=seed_words, pipeline=pipeline, encoding=encoding,
                       quoting=quoting, separator=separator, skip_empty=skip_empty, language=language)
         return
@@ -182,7 +186,7 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
         raise InputError(f"{keyword} is a file of texts. Name the file for its graph too: --out graph.graphml.")
     from pipeline import neighbourhood
 
-    neighbourhood.show(keyword, dataset, signed, neighbours, hops, svg, Console())
+    neighbourhood.show(keyword, dataset, signed, neighbours or 16, hops, svg, Console())
 
 
 @app.command()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from keycontrast.cells import printable
 from keycontrast.choice import Choice
-from keycontrast.errors import InputError
+from keycontrast.errors import InputError, nearest
 from keycontrast.explain import Explanation, explain, print_explanation
 from keycontrast.ranking.chunks import listed_words, with_candidates
 from keycontrast.ranking.selection import InverseFrequency
@@ -32,7 +32,6 @@ from stages.common.tables import check_columns, read_table, row_count
 from stages.keywords.choice import choose_keywords
 from stages.keywords.params import TextRank
 from stages.params import Params, load_params, parse_params
-from stages.params.problems import problem_lines
 
 _TOP = 5
 
@@ -95,7 +94,8 @@ def ranking_settings(params: Params, method: str | None, named_by: KeywordMethod
     try:
         return METHODS["textrank"], TextRank.model_validate({**params.textrank.model_dump(), **changes})
     except ValidationError as error:
-        raise InputError("--method: " + "; ".join(problem_lines(error, "textrank", TextRank))) from error
+        named = (*FOR_ANY_TEXT, *get_args(TextRank.model_fields["method"].annotation))
+        raise InputError(f"--method: no ranking is called {method!r}; {nearest(str(method), named)}") from error
 
 
 def stored_text(text_id: int, dataset: str | None) -> Subject:

@@ -1,10 +1,10 @@
 """Shows any artifact: first its rows, and on request the meaning of its columns and its provenance."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from keycontrast.cells import print_rows, printable
 from keycontrast.errors import InputError, nearest
+from keycontrast.reading import TableForm, read_table
 from pipeline.records import machine_lock
 from pipeline.schemas import SCHEMAS
 from stages.common import tables
@@ -108,13 +109,16 @@ def _show_json(path: Path, console: Console) -> None:
 
 
 def _show_lines(path: Path, console: Console, rows: int) -> None:
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False) if path.suffix == ".csv" else pd.DataFrame(
-            [json.loads(line) for line in path.read_bytes().splitlines()], dtype=object)
-    except ValueError as error:
-        raise InputError(f"{path}: a line is not valid {path.suffix[1:].upper()} ({error}).") from error
-    head = frame.head(rows)
-    print_rows(list(head), head.to_numpy().tolist(), console, f"First {len(head):,} of {len(frame):,} rows")
+    head, count = list[Mapping[str, Any]](), 0
+    for record in read_table(path, TableForm(path.suffix), lambda *_: None):
+        if record.values is None:
+            raise InputError(f"{path}, row {record.number}: {record.problem}")
+        count += 1
+        if len(head) < rows:
+            head.append(record.values)
+    names = list(dict.fromkeys(name for row in head for name in row))
+    print_rows(names, [[row.get(name) for name in names] for row in head], console,
+               f"First {len(head):,} of {count:,} rows")
 
 
 def _show_folder(path: Path, console: Console) -> None:

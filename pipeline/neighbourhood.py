@@ -106,6 +106,8 @@ def neighbourhood(graph: Graph, centre: int, limit: int | None, hops: int) -> Ne
         if hop == 1:
             left_out = near["sign"].value_counts().sub(kept["sign"].value_counts(), fill_value=0).astype(int).to_dict()
         frontier = kept.drop_duplicates("node_id").assign(hops=hop)[list(reached.columns)]
+        if frontier.empty:
+            break
         reached = pd.concat([reached, frontier], ignore_index=True)
     ids = pa.array(reached["node_id"], pa.int32())
     nodes = graph.nodes(pc.field("node_id").isin(ids)).set_index("node_id")

@@ -68,7 +68,7 @@ def standing(track: Track, run: str, seed: int) -> str | None:
     if not (paths.metrics.exists() and paths.predictions.exists()):
         return f"run {run} is not evaluated; `keycontrast run {track.evaluated_by}@{run}` evaluates it."
     metrics = json.loads(paths.metrics.read_text(encoding="utf-8"))
-    own, copy = metrics["run"], metrics["baselines"].get("copy", {})
+    own, copy = metrics["run"], metrics.get("baselines", {}).get("copy", {})
     found = [f"{title} {100 * own[name]:.1f}, copying the source {100 * copy[name]:.1f}"
              for name, title in _AHEAD.items() if name in own and name in copy and own[name] < copy[name]]
     outputs = read_table(paths.predictions, track.schemas["predictions"], ["sample", "prediction"]).to_pandas()

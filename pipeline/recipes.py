@@ -39,7 +39,8 @@ class Change:
 
 def recipe_names(folder: Path = paths.RECIPES) -> dict[str, str]:
     """Return every recipe's name and its first comment line."""
-    firsts = {path.stem: path.read_text(encoding="utf-8").partition("\n")[0] for path in sorted(folder.glob("*.yaml"))}
+    firsts = {path.stem: path.read_text(encoding="utf-8-sig", errors="replace").partition("\n")[0]
+              for path in sorted(folder.glob("*.yaml")) if path.is_file()}
     return {name: first.lstrip("# ").strip() if first.startswith("#") else "" for name, first in firsts.items()}
 
 
@@ -148,7 +149,8 @@ def plan(name: str, data: str | None = None, root: Path = Path(), changes: Seque
     content = _part(content, models, place) if models else content
     params, content = parse_params(content, place), with_what_dvc_reads(content)[0]
     text = params_text(content, Path(place).read_text(encoding="utf-8"))
-    present = (root / paths.PARAMS).read_text(encoding="utf-8") if (root / paths.PARAMS).exists() else ""
+    written = root / paths.PARAMS
+    present = written.read_text(encoding="utf-8", errors="replace") if written.exists() else ""
     lines = unified_diff(present.splitlines(), text.splitlines(), f"{paths.PARAMS} (now)", f"{paths.PARAMS} ({name})",
                          lineterm="", n=1)
     return Change(params, text, "\n".join(lines))
@@ -160,6 +162,7 @@ def params_text(content: Mapping[str, Any], recipe: str = "") -> str:
     yaml.width, yaml.allow_unicode = 110, True
     yaml.representer.add_representer(float, _float)
     yaml.representer.add_representer(type(None), lambda by, _: by.represent_scalar("tag:yaml.org,2002:null", "null"))
+    yaml.representer.ignore_aliases = lambda _: True
     # Under an anchor a place stands for several, so that none could be changed alone.
     document = None if "&" in recipe else yaml.load(recipe)
     stream = StringIO()

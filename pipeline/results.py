@@ -44,8 +44,9 @@ def data_remarks(name: str, dag: Collection[str]) -> list[str]:
         unseen = [label for label, count in classes["test"].items() if count and not classes["train"][label]]
         found += [f"no text of class {', '.join(map(repr, unseen))} is in training, and the test split has some; no "
                   f"model can name it"] if unseen else []
-    tested = counts.get("ingest", {}).get("examples", {}).get("test", _FEW_ITEMS)
-    if tested < _FEW_ITEMS:
+    examples = counts.get("ingest", {}).get("examples", {})
+    tested = examples.get("test", _FEW_ITEMS)
+    if tested < _FEW_ITEMS and set(examples) > {"train"} and sum(examples.values()) > examples["train"]:
         found.append(f"the test split has {tested} items; fewer than {_FEW_ITEMS} tell nothing about differences. "
                      f"Raise ingest.test, or name a published split")
     texts = counts.get("annotate", {})

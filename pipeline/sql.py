@@ -184,6 +184,8 @@ def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Ans
                        for place, name in enumerate(names)]
             batches = iter(lambda: result.fetchmany(_BATCH), [])
             yield Answer(columns, (row for batch in batches for row in batch), scanned)
+        except BrokenPipeError:
+            raise
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             if "Arrow" in str(error):   # of reading, not of the statement
                 for view, path in (item for views in files.schemas.values() for item in views.items()):

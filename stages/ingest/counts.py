@@ -127,6 +127,9 @@ def _copies(texts: np.ndarray, label: np.ndarray, split: np.ndarray, alike: np.n
             for name, mine in ((name, split == which) for which, name in enumerate(SPLITS))}
 
 
+_SIZES = ("items", "targets", "sources")  # of a split, beside what leaks into it
+
+
 def summary(counts: dict[str, Any]) -> str:
     """Return the lines that the stage prints; all other counts are in its metrics."""
     rows = counts["rows"]
@@ -137,8 +140,9 @@ def summary(counts: dict[str, Any]) -> str:
     lines.append(f"examples: {_listed(counts['examples'])}")
     lines += [f"{name}: no text of {', '.join(missing)}"
               for name, missing in counts.get("classes_without_a_text", {}).items() if missing]
-    lines += [f"leak into {name}: {_listed({what: number for what, number in found.items() if number})}"
-              for name, found in counts.get("leak", {}).items() if name in SPLITS]
+    lines += [f"leak into {name}: {_listed(leaks) if leaks else 'none'}"
+              for name, found in counts.get("leak", {}).items() if name in SPLITS
+              for leaks in [{what: number for what, number in found.items() if number and what not in _SIZES}]]
     return "".join(f"ingest: {line}\n" for line in lines)
 
 

@@ -115,7 +115,10 @@ if __name__ == "__main__":
         stage = importlib.import_module(sys.argv[0])
         gc.freeze()  # imported objects are never freed
         gc.enable()
-        sys.exit(stage.main())
+        status = stage.main()
+        if "_duckdb" in sys.modules:
+            gc.unfreeze()  # DuckDB reports objects that are not freed
+        sys.exit(status)
     except Exception:  # noqa: BLE001 - a crash, which has another exit status than a mistake of the user
         traceback.print_exc()
         sys.exit(CRASHED)
