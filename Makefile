@@ -55,7 +55,7 @@ oldest: $(STAMP)
 	@$(BIN)/uv venv --quiet --clear --python 3.11 $(OLDEST)
 	@$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct --editable ".[embeddings,yake]" \
 		"filelock>=3.20" "psutil>=6" "pytest>=8" "pytest-timeout>=2.3" "pyyaml>=6"
-	@$(OLDEST)/bin/python -m pytest -m "not whole and not nightly" $(addprefix tests/test_,$(addsuffix .py,chinese chunks \
+	@$(OLDEST)/bin/python -m pytest -m "not whole and not nightly" $(addprefix tests/test_,$(addsuffix .py,chinese \
 		given_texts graph_statistics keycontrast_package keywords_command language_pipelines library_options picture \
 		ranking_compat ranking_engine ranking_explain spacy_component))
 
