@@ -109,15 +109,15 @@ def _show_json(path: Path, console: Console) -> None:
 
 
 def _show_lines(path: Path, console: Console, rows: int) -> None:
-    head, count = list[Mapping[str, Any]](), 0
+    head, names, count = list[Mapping[str, Any]](), dict[str, None](), 0
     for record in read_table(path, TableForm(path.suffix), lambda *_: None):
         if record.values is None:
             raise InputError(f"{path}, row {record.number}: {record.problem}")
         count += 1
+        names |= dict.fromkeys(record.values)
         if len(head) < rows:
             head.append(record.values)
-    names = list(dict.fromkeys(name for row in head for name in row))
-    print_rows(names, [[row.get(name) for name in names] for row in head], console,
+    print_rows(list(names), [[row.get(name) for name in names] for row in head], console,
                f"First {len(head):,} of {count:,} rows")
 
 
