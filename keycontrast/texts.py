@@ -52,7 +52,8 @@ def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
     if arguments and file is not None:
         raise InputError("give texts or --file, not both.")
     if file is None and options != LINES:
-        raise InputError("--column and --encoding say how a file is read; give --file too.")
+        raise InputError("--column, --encoding, --quoting, --separator and --skip-empty say how a file is read; "
+                         "give --file too.")
     if arguments:
         return _checked_arguments(arguments)
     if file is None:
@@ -66,7 +67,8 @@ def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
 def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
     """Yield the texts of a file, perhaps packed: one a row of a table, one a line of other files."""
     if not file.is_file():
-        what = "a folder" if file.is_dir() else "no such file"
+        what = ("a folder" if file.is_dir() else "a pipe; pass it as standard input" if file.exists() else
+                "no such file")
         raise InputError(f"{file}: {what}. It should be a file with one text per line, or a table: "
                          f"{', '.join(reading.TABLES)}.")
     form = reading.file_format(file)

@@ -6,7 +6,7 @@ Each command imports what it needs, so that ``--help`` answers at once.
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -236,8 +236,9 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
             file: Annotated[Path | None, typer.Option(
                 help="CSV, TSV, JSONL or Parquet with a column of texts, or a file with one text per line; also "
                      "packed: .gz, .bz2, .xz, .zst")] = None,
-            column: Annotated[str | None, typer.Option(help="column of the texts in a table (default: text)")] = None,
-            encoding: Annotated[str, typer.Option(help="encoding of the file")] = "utf-8",
+            column: library.Column = None, encoding: library.Encoding = "utf-8",
+            quoting: library.Quoting = "standard", separator: library.Separator = None,
+            skip_empty: library.SkipEmpty = False,
             keyword: Annotated[str | None, typer.Option(help="use this in place of each text's own keyword; for PGKPR "
                                                              "and IANet, words of the text between spaces")] = None,
             n: Annotated[int | None, typer.Option("--n", min=1, metavar="N", help="the N best outputs per text, by a "
@@ -259,7 +260,8 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
 
     params = read_params()
     size = batch_size or (None if file is not None else 1)  # an answer as soon as a line is read
-    lines = texts_from(texts or [], file, sys.stdin, FileOptions(column, encoding=encoding))
+    settings: Any = column, None, encoding, quoting, separator, skip_empty  # FileOptions checks them
+    lines = texts_from(texts or [], file, sys.stdin, FileOptions(*settings))
     for line in prediction.predict(params, run, lines, keyword, samples, size, seed, n):
         sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
         sys.stdout.flush()

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 
 import pandas as pd
 import pytest
@@ -69,3 +70,9 @@ def test_rows_before_a_broken_one_are_given(write):
     assert next(rows) == "a"
     with pytest.raises(InputError, match="row 2"):
         next(rows)
+
+
+def test_a_pipe_in_place_of_a_file_is_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: a pipe; pass it as standard input"):
+        read(tmp_path / "pipe")

@@ -67,8 +67,7 @@ class Names:
 
     def part(self, switch: str) -> str:
         """Return the part that a switch turns off, in words; empty for any other switch."""
-        is_contrast = switch.endswith(" contrast") and not switch.startswith(ADDED)
-        return self.parts.get(switch) or (f"the {switch}" if is_contrast else "")
+        return self.parts.get(switch) or (f"the {switch}" if switch.endswith(" contrast") else "")
 
     def label(self, row: Row) -> str:
         """Return the name of a row, such as "HCL without the graph"."""
