@@ -155,7 +155,7 @@ def keywords(file: File, column: Column = None,
              skip_empty: SkipEmpty = False, language: Language = "en") -> None:
     """List the keyphrases of texts, best first: of a file, or of standard input.
 
-    Rows are numbered from 0. What is common to all texts counts for less in the ranking.
+    Rows and lines are numbered from 0. What is common to all texts counts for less in the ranking.
 
     Example: `keycontrast keywords data/sample/abstracts.csv --column abstract --top 4`
     """
@@ -273,7 +273,7 @@ def _given(file: str, *settings: Any) -> "list[Given]":
     if options.encoding != FileOptions.encoding and isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding=options.encoding)
     texts = [Given(None, text) for text in stream_lines(sys.stdin)]
-    if not texts:
+    if all(given.text is None for given in texts):
         raise InputError("standard input: there is no text. It should have one per line.")
     return texts
 

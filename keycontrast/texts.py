@@ -14,7 +14,7 @@ COLUMN = "text"
 
 
 class Given(NamedTuple):
-    """The id of a row, if there is a column of ids, and its text as given; None in a skipped row."""
+    """The id of a row, if there is a column of ids, and its text as given; None in a skipped row or an empty line."""
 
     id: Any
     text: str | None
@@ -60,7 +60,7 @@ def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
         if stream.isatty():
             raise InputError('no text. Give one: keycontrast predict RUN "a sentence", or --file FILE, or lines on '
                              "standard input.")
-        return map(str.strip, stream_lines(stream))
+        return (text.strip() for text in stream_lines(stream) if text is not None)
     return (given.text.strip() for given in file_texts(file, options) if given.text is not None)
 
 
@@ -82,8 +82,8 @@ def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
     return (Given(None, text) for text in _of_lines(file, options.encoding))
 
 
-def stream_lines(stream: TextIO) -> Iterator[str]:
-    """Yield the lines of standard input that are not empty."""
+def stream_lines(stream: TextIO) -> Iterator[str | None]:
+    """Yield the lines of standard input, None in place of an empty one."""
     number = 0
     try:
         for number, line in enumerate(stream, 1):
@@ -91,8 +91,7 @@ def stream_lines(stream: TextIO) -> Iterator[str]:
                 raise _not_decoded(number)
             if fault := reading.text_fault(line, f"line {number}"):
                 raise InputError(f"standard input: {fault.partition(': ')[2]}.")
-            if line.strip():
-                yield line.rstrip("\r\n")
+            yield line.rstrip("\r\n") if line.strip() else None
     except UnicodeDecodeError as error:
         raise _not_decoded(number + 1) from error
 
@@ -113,7 +112,7 @@ def _not_decoded(line: int) -> InputError:
                       f"Put the texts into a file, and name that and its --encoding.")
 
 
-def _of_lines(file: Path, encoding: str) -> Iterator[str]:
+def _of_lines(file: Path, encoding: str) -> Iterator[str | None]:
     found = False
     for number, line in enumerate(reading.text_lines(file, encoding), 1):
         if problem := reading.character_problem(line, encoding, f"line {number}"):
@@ -125,7 +124,7 @@ def _of_lines(file: Path, encoding: str) -> Iterator[str]:
             found = True
             if fault := reading.text_fault(line, f"line {number}"):
                 raise InputError(f"{file}: {fault.partition(': ')[2]}.")
-            yield line.rstrip("\r\n")
+        yield line.rstrip("\r\n") if line.strip() else None
     if not found:
         raise InputError(f"{file}: the file has no text. It should hold one per line.")
 

@@ -94,6 +94,13 @@ def test_ids_are_carried_along_and_rows_without_text_may_be_left_out(tmp_path):
     assert pq.read_table(tmp_path / "p.parquet")["id"].to_pylist() == ["a7", "a9"]
 
 
+def test_lines_are_counted_with_empty_ones(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("Black money helps nobody.\n\n \nA distributed system.\n\n")
+    for answer in (keywords(path, "--jsonl"), keywords("-", "--jsonl", given=path.read_text())):
+        assert [json.loads(line)["row"] for line in answer.splitlines()] == [0, 3]
+
+
 def test_places_are_those_of_the_cell_and_ids_stay_numbers(tmp_path):
     file, texts = tmp_path / "t.jsonl", ["  A red ball.", "A red ball.", "A gate."]
     file.write_text("".join(json.dumps({"key": key, "text": text}) + "\n"
