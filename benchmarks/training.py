@@ -53,7 +53,7 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "the deterministic backbone": ("hcl", {"latent": {"enabled": False}, "keyword": {"condition": False}}),
     "HCL": ("hcl", {}), "PGKPR": ("pgkpr", {})}
 _NOTES = ["Both train the same module on the same batches in the same order, the Trainer without logging and "
-          "checkpoints. Ours collates in a thread, and reads losses and gradient norm once per step.",
+          "checkpoints. Ours reads losses and gradient norm once per step.",
           "Both keep freed memory for the next step, as our stages do; a plain script with a Trainer does not."]
 MAX_LENGTH, STEPS = 17, 16  # words that a model reads, and that the public code decodes
 _WIDTH = 2 * MAX_LENGTH + 3  # of every sequence of the public code

@@ -12,7 +12,7 @@ from memory_store import Memory
 from torch import nn
 
 from models.common.task import Parameters, Task
-from models.common.training import Criterion, Settings, epoch_batches, fit
+from models.common.training import Criterion, Settings, epoch_batches, fit, loaded_ahead
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
 
@@ -46,7 +46,7 @@ class Regression(Task):
         self.module.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
         self.x, self.y = torch.randn(n, 3), torch.randn(n)
         self.train, self.kill_at, self.results = range(n), kill_at, validation
-        self.seen, self.validated, self.loaders, self.begun = [], 0, set(), []
+        self.seen, self.validated, self.begun = [], 0, []
 
     def parameter_groups(self):
         return [Parameters("lower", self.module[0].parameters(), 0.01),
@@ -56,7 +56,6 @@ class Regression(Task):
         return [1 + (7 * item) % 5 for item in range(self.n_train)]
 
     def load(self, items):
-        self.loaders.add(threading.current_thread().name)
         return {"items": torch.tensor(items), "x": self.x[items], "y": self.y[items]}
 
     def begin_step(self, step):
@@ -305,18 +304,15 @@ def test_missing_items_and_foreign_checkpoints_are_named():
         fit(other, SETTINGS, store, SEED)
 
 
-def test_what_goes_wrong_while_loading_comes_out_and_the_thread_ends():
+def test_what_goes_wrong_while_loading_comes_out():
     class Broken(Regression):
         def load(self, items):
             if 5 in items:
                 raise OSError("item 5 cannot be read")
             return super().load(items)
 
-    before = threading.active_count()
-    for task, expected in ((Broken(), OSError), (Regression(kill_at=4), Killed)):
-        with pytest.raises(expected):
-            fit(task, SETTINGS, Memory(), SEED)
-        assert threading.active_count() == before
+    with pytest.raises(OSError, match="item 5"):
+        fit(Broken(), SETTINGS, Memory(), SEED)
 
 
 def test_buckets_take_every_item_once_and_pad_little():
@@ -333,3 +329,16 @@ def test_buckets_take_every_item_once_and_pad_little():
     means = [lengths[batch].mean() for batch in batches]
     assert means != sorted(means)  # short ones do not come first
     assert all((np.diff(lengths[batch]) >= 0).all() for batch in batches)
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_batches_come_in_turn_and_so_do_errors_of_loading_and_the_thread_ends(ahead):
+    def load(key):
+        return 6 // key
+
+    before = threading.active_count()
+    with loaded_ahead(load, [3, 2, 1, 0, 1], ahead) as loaded:
+        assert [next(loaded) for _ in range(3)] == [2, 3, 6]
+        with pytest.raises(ZeroDivisionError):
+            next(loaded)
+    assert threading.active_count() == before

@@ -29,7 +29,9 @@ SeedOf = Callable[..., int]
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 POOL = 50  # batches sorted together: enough to find similar lengths, few enough to remain a shuffle
-AHEAD = 2  # micro-batches loaded before they are needed
+# Micro-batches loaded before a GPU needs them. On a CPU a loading thread takes a core from the step, which then takes
+# 6 per cent longer (HCL in `benchmarks training`).
+AHEAD = 2
 _RECENT = 500  # steps whose durations are stored, for their median
 
 
@@ -87,15 +89,18 @@ class Settings:
 
 
 @contextmanager
-def loaded_ahead(load: Callable[[Key], Value], keys: Iterable[Key]) -> Iterator[Iterator[Value]]:
-    """Provide ``load(key)`` of each key in turn; one thread computes some of them in advance."""
+def loaded_ahead(load: Callable[[Key], Value], keys: Iterable[Key], ahead: int) -> Iterator[Iterator[Value]]:
+    """Provide ``load(key)`` of each key in turn; one thread computes ``ahead`` of them in advance, or none without."""
+    if not ahead:
+        yield map(load, keys)
+        return
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader")
 
     def in_turn() -> Iterator[Value]:
         waiting: deque[Future[Value]] = deque()
         for key in keys:
             waiting.append(executor.submit(load, key))
-            if len(waiting) > AHEAD:
+            if len(waiting) > ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -303,7 +308,7 @@ class _Loop:
         batches = order[state.batch:]
         own = (run for batch in batches for run in settings.micro_batches(batch)[self.rank::self.world])
         _train_mode(self.task.module)
-        with loaded_ahead(self._load, own) as loaded:
+        with loaded_ahead(self._load, own, AHEAD if self.device.type == "cuda" else 0) as loaded:
             for batch in batches:
                 self._train_step(batch, loaded)
                 if bar is not None:
