@@ -10,8 +10,7 @@ from torch.nn.functional import cosine_similarity
 from transformers import AlbertConfig
 
 from models.common.encoders import load_encoder
-from models.common.losses import bow_loss, gaussian_kl
-from models.common.transformer import mean_pool
+from models.common.losses import gaussian_kl
 from models.hcl.hcl import BatchTotals, HclConfig, objective, unit_scale, validation_loss
 from models.hcl.model import HclModel
 
@@ -79,16 +78,6 @@ def test_keyword_and_level_parts_equal_a_loop():
     assert output.keyword.mask.all()
 
 
-def test_bag_of_words_reads_text_and_z_alone():
-    model, batch = tiny_hcl.model(), tiny_hcl.batch()
-    before = model(batch)
-    z = before.latent.posterior.sample(batch["eps"])
-    h_x = mean_pool(model.encode(batch["x_ids"], batch["x_mask"]), batch["x_mask"])
-    state = torch.tanh(model.bow_hidden(torch.cat([h_x, z], -1)))
-    logits = state @ model.get_input_embeddings().weight.T + model.bow_scores.bias
-    torch.testing.assert_close(before.latent.bow, bow_loss(logits, batch["y_out"], batch["y_in_mask"]))
-
-
 def test_z_enters_by_a_slot_and_with_every_word_at_first_shorter_than_the_word():
     encoder, _ = load_encoder(None, tiny_hcl.encoder_config())
     model = HclModel.from_parts(tiny_hcl.config(latent={"size": 64}), encoder, tiny_hcl.keyword_graph())
@@ -105,7 +94,7 @@ def test_objective_puts_the_parts_together():
     output = model(tiny_hcl.batch())
     loss, parts = objective(output, model.config, kl_weight=0.25)
     free = output.latent.kl_dims.mean(0).clamp(min=0.5 / tiny_hcl.LATENT).sum()
-    elbo = output.reconstruction.mean() + 0.25 * free + output.latent.bow.mean()
+    elbo = output.reconstruction.mean() + 0.25 * free
     keyword = output.contrasts["keyword"].loss[output.keyword.mask].mean()
     level = output.contrasts["mahalanobis"].loss[output.keyword.mask].mean()
     torch.testing.assert_close(loss, elbo / 6.0 + output.contrasts["instance"].loss.mean() + 0.3 * keyword + level)
@@ -145,7 +134,7 @@ def test_validation_loss_is_the_elbo_without_anything_else():
     full = tiny_hcl.model()
     output = full(batch)
     torch.testing.assert_close(validation_loss(output, full.config), (output.reconstruction + output.latent.kl) / 6.0)
-    plain = tiny_hcl.model(**NO_CONTRAST, latent={"bow_loss": False, "free_bits": 0.0})
+    plain = tiny_hcl.model(**NO_CONTRAST, latent={"free_bits": 0.0})
     assert torch.equal(validation_loss(plain(batch), plain.config), validation_loss(output, full.config))
     backbone = tiny_hcl.model(latent={"enabled": False})
     output = backbone(batch)
@@ -180,7 +169,7 @@ def test_every_part_of_a_training_pass_is_float32_and_near_the_full_pass(groups)
         loss, parts = objective(output, model.config, 1.0)
         selecting = validation_loss(output, model.config)
     tensors = {"loss": loss, "selecting": selecting, "reconstruction": output.reconstruction,
-               **{name: getattr(output.latent, name) for name in ("kl_dims", "d_pos", "d_neg", "bow")},
+               **{name: getattr(output.latent, name) for name in ("kl_dims", "d_pos", "d_neg")},
                **{name: getattr(output.keyword, name) for name in ("u_in", "u_imp")},
                **{f"{name} {part}": getattr(contrasted, part) for name, contrasted in output.contrasts.items()
                   for part in ("right", "wrong", "loss")},
@@ -281,7 +270,6 @@ def test_a_model_to_train_has_the_states_of_its_encoder():
     ({"keyword": {"imp_weight": "attn"}}, "keyword.imp_weight is 'attn', expected one of cosine, linear"),
     ({"keyword": {"condition": "source"}}, "keyword.condition is 'source', expected one of False, True, target"),
     ({"keyword": {"condition": False}, "decoder": {"kw_memory": True}}, "kw_memory needs keyword.condition"),
-    ({"latent": {"posterior": "relative", "free_bits_for": "posterior"}}, "posterior needs posterior absolute"),
     ({"encoder": AlbertConfig()}, "encoder is of type 'albert'; HCL is built on BERT")])
 def test_contradictions_in_the_configuration_are_named(groups, message):
     with pytest.raises(ValueError, match=message):

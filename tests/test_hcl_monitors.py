@@ -81,16 +81,6 @@ def test_a_part_of_the_items_stands_for_all_however_they_fall_into_batches(batch
 
 
 @torch.no_grad()
-def test_units_of_a_relative_posterior_are_active_however_narrow_the_prior_is(batches):
-    model = tiny_hcl.model(latent={"posterior": "relative"})
-    model.prior.output.weight.zero_()
-    model.prior.output.bias.zero_()
-    wide = validated(model, batches)["active_units"]
-    model.prior.output.bias[tiny_hcl.LATENT:] = -7.0  # the logarithm of the variance: means vary by 0.03 of before
-    assert wide > 0 and validated(model, batches)["active_units"] == wide
-
-
-@torch.no_grad()
 def test_monitors_equal_a_loop_over_items(batches):
     model = tiny_hcl.model(contrasts={"keyword": {"temperature": 0.02}})
     batches[1]["kx"][2] = -1  # outside the graph: its keyword contrast is not counted
@@ -212,7 +202,7 @@ HEALTHY = {"validation_kl": 12.0, "validation_active_units": 40.0, "validation_r
            "train_mean_log_sigma": -0.1, "train_instance_vanished": 0.2, "train_keyword_vanished": 0.2,
            "train_mahalanobis_vanished": 0.2, "train_impostor_cosine": 0.5, "train_impostor_hardest": 0.6,
            "train_impostor_easiest": 0.3}
-RELATIVE, NO_FLOOR = {"latent": {"posterior": "relative"}}, {"latent": {"free_bits": 0.0}}
+NO_FLOOR = {"latent": {"free_bits": 0.0}}
 MEMORY = {"latent": {"enabled": False}, "decoder": {"kw_memory": True}}
 JUST = 20.0 * (1 + IGNORED_MARGIN)  # a reconstruction that is hardly worse than from the posterior
 IDLE = 26.0 - 20.0 * IGNORED_MARGIN  # one from the prior's mean that is hardly better than from zero
@@ -282,7 +272,6 @@ QUIET = [({}, {}), ({"validation_kl": [0.1, 0.1, 6.0, 9.0]}, {}), ({"validation_
          ({"validation_reconstruction_mean": 19.0, "validation_reconstruction_prior": JUST + 0.01}, {}),
          ({"validation_reconstruction_mean": IDLE - 0.01}, {}), ({"validation_under_floor": FLOOR_SHARE}, {}),
          ({"validation_under_floor": 1.0}, {"latent": {"free_bits_for": "posterior"}}),
-         ({"validation_under_floor": 1.0, "validation_kl_train": 3.0}, RELATIVE),  # the prior learns all the same
          ({"validation_kl_train": 12.0 / LEAK_RATIO + 0.01}, {}),
          ({"validation_kl": 0.1 + LEAK_NATS, "validation_kl_train": 0.15}, NO_FLOOR),  # less than a nat apart
          ({"validation_swap_outputs": IGNORED_SWAP}, {}), ({"train_keyword_vanished": VANISHED_SHARE}, {}),
@@ -302,13 +291,12 @@ def test_a_short_history_raises_nothing():
     assert find_alarms([], config()) == [] and named(rows(STUCK_EPOCHS - 1, train_keyword=0.7)) == {}
 
 
-@pytest.mark.parametrize("groups", [{}, RELATIVE])
-def test_a_graph_that_tells_training_items_their_target(groups):
-    assert leak_of_graph(0.1 + LEAK_SHARE - 0.01, 0.1, config(**groups)) is None
-    alarm = leak_of_graph(0.96, 0.10, config(**groups))
+def test_a_graph_that_tells_training_items_their_target():
+    assert leak_of_graph(0.1 + LEAK_SHARE - 0.01, 0.1, config()) is None
+    alarm = leak_of_graph(0.96, 0.10, config())
     assert alarm.name == "leak" and "96% of the training items" in alarm.message and "10%" in alarm.message
     for further in ({"keyword": {"condition": False}}, {"graph": {"iterations": 0}}):
-        assert leak_of_graph(0.96, 0.10, config(**groups, **further)) is None
+        assert leak_of_graph(0.96, 0.10, config(**further)) is None
 
 
 SICK = {"validation_kl": 0.0, "validation_kl_train": 3.0, "validation_under_floor": 1.0,

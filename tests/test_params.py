@@ -89,7 +89,7 @@ def test_a_stage_sees_what_it_declares_with_what_a_model_overrides_and_nothing_e
 def test_what_models_lay_over_a_preset_is_written_out_so_that_dvc_sees_it(sample):
     sample["models"]["hcl"]["literal"] = {"dataset": "sample", "overrides": {"preset": "paper"}}
     spelt = parse_params(sample, "recipe").models.hcl["literal"].overrides
-    assert spelt["latent"]["bow_loss"] is False and spelt["graph"] == {
+    assert spelt["latent"]["annealing_steps"] == 0 and spelt["graph"] == {
         "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0}
     assert "training" not in spelt
 
@@ -135,9 +135,6 @@ def test_keywords_of_a_run_need_a_model_that_reads_them(sample, architecture):
      "generate_hcl: min_length 21 is above max_length 20; lower the one or raise the other"),
     (("runs", "pgkpr", "pgkpr", "decode"), {"max_length": 0},
      "runs.pgkpr.pgkpr.decode.max_length: Input should be greater than or equal to 1, found 0."),
-    (("models", "hcl", "hcl", "overrides"), {"latent": {"posterior": "relative", "free_bits_for": "posterior"}},
-     "models.hcl.hcl.overrides.latent: free_bits_for posterior needs posterior absolute, because the prior has no part "
-     "in the KL of a relative one; set free_bits_for: both beside posterior: relative"),
     (("models", "hcl", "hcl", "overrides"), {"keyword": {"condition": False}, "decoder": {"kw_memory": True}},
      "models.hcl.hcl.overrides: decoder.kw_memory needs keyword.condition; set the one to false or the other to true"),
     (("models", "pgkpr", "pgkpr", "overrides"), {"training": {"micro_batch": 1, "batch_size": 1}},
@@ -159,7 +156,7 @@ def test_values_that_would_stop_a_later_stage_are_refused_at_once(sample, place,
      ("reconstruction", "reduction", "sent_mean")),
     ("pgkpr", "released", {"keywords": {"flip": "epoch"}}, "keywords.flip is 'epoch' where the preset has 'offline'",
      ("keywords", "mark_all", True)),
-    ("hcl", "paper", {"latent": {"bow_loss": True}}, "latent.bow_loss is True where the preset has False",
+    ("hcl", "paper", {"latent": {"prior_share": 0.5}}, "latent.prior_share is 0.5 where the preset has 0.0",
      ("latent", "free_bits", 0.0))])
 def test_a_model_leaves_the_preset_of_its_block(sample, track, preset, switch, clash, kept):
     content = with_pgkpr(sample)

@@ -88,7 +88,7 @@ def test_points_are_those_of_the_model(paraphraser, items):
     out = node[row["target_keyword"]]
     with torch.no_grad():
         prior = model.prior(x, u[[node[row["keyword"]]]])
-        posterior = model.posterior.given(x, torch.stack([y, negative], 1), prior).mu
+        posterior = model.posterior(x.unsqueeze(1), torch.stack([y, negative], 1)).mu
         expected = {"input": prior.mu, "positive": posterior[:, 0], "negative": posterior[:, 1],
                     "output_keyword": model.keyword_points(u[[out]]),
                     # The node has one negative neighbour, which is the whole of its impostor.

@@ -46,7 +46,7 @@ def graph():
 def settings(latent=None, **training):
     values = {"epochs": 2, "batch_size": 4, "micro_batch": 4, "max_source": 12, "max_target": 8,
               "learning_rate": 1e-2}
-    return TrainHcl.model_validate({"latent": {"size": 6, "bow_loss": True, **(latent or {})}, "decoder": {"layers": 1},
+    return TrainHcl.model_validate({"latent": {"size": 6, **(latent or {})}, "decoder": {"layers": 1},
                                     "training": {**values, **training}}).model_dump()
 
 

@@ -95,11 +95,6 @@ class HclConfig(PretrainedConfig):
                 and all(inputs[part] for part in needed)]
 
     @property
-    def uses_bow(self) -> bool:
-        """Whether the bag-of-words auxiliary loss is part of the objective."""
-        return self.latent.enabled and self.latent.bow_loss
-
-    @property
     def banned_token_ids(self) -> list[int]:
         """Tokens never generated: [PAD], [CLS], [UNK] and [MASK]."""
         return sorted({self.special_ids[role] for role in ("pad", "bos", "unk", "mask")})
@@ -135,7 +130,6 @@ class LatentOutput:
     d_pos: Tensor  # KL(q+ || p) in the contrast, a mean over dimensions (B,)
     d_neg: Tensor | None  # KL(q- || p) likewise
     has_negative: Tensor | None  # which samples have a negative output (B,)
-    bow: Tensor | None  # bag-of-words loss, summed over tokens (B,)
 
     @property
     def kl(self) -> Tensor:
@@ -186,26 +180,6 @@ class GaussianNetwork(nn.Module):
             hidden = hidden + in_full(self.of_condition, condition)
         mu, logvar = in_full(self.output, torch.tanh(hidden)).chunk(2, dim=-1)  # (B, dz) each
         return Gaussian(mu, logvar.clamp(*LOGVAR_RANGE))
-
-
-class Posterior(GaussianNetwork):
-    """q(z | x, y): a :class:`GaussianNetwork`, or relative to the prior.
-
-    ``relative``: mu_q = mu_p + sigma_p r, log sigma_q = log sigma_p + s, where the network gives r and s (Vahdat &
-    Kautz 2020).
-    """
-
-    def __init__(self, width: int, size: int, relative: bool = False) -> None:
-        super().__init__(width, size)
-        self.relative = relative
-
-    def given(self, h_x: Tensor, texts: Tensor, prior: Gaussian) -> Gaussian:
-        """Return the Gaussians (B, K, dz) of output texts (B, K, d)."""
-        own = self(h_x.unsqueeze(1), texts)
-        if not self.relative:
-            return own
-        mean, logvar = prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1)
-        return Gaussian(mean + torch.exp(0.5 * logvar) * own.mu, (logvar + own.logvar).clamp(*LOGVAR_RANGE))
 
 
 # The contrasts (section 3.2): a right and a wrong candidate for each sample
@@ -392,7 +366,7 @@ def objective(output: HclOutput, config: HclConfig, kl_weight: float,
               totals: BatchTotals | None = None) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the training loss of a batch, or a micro-batch's share in it, and its parts, detached and unweighted.
 
-    Eq. 3 and the contrasts of section 3.2: L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted
+    Eq. 3 and the contrasts of section 3.2: L = (L_rec + beta * KL) / mean target length + sum of weighted
     contrasts, which ``added_to: sentence`` divides too. ``totals`` are the sizes of the whole batch if ``output`` is a
     part of it; shares then add up, except for the free bits.
     """
@@ -403,9 +377,6 @@ def objective(output: HclOutput, config: HclConfig, kl_weight: float,
     if output.latent is not None:
         parts["kl"] = output.latent.kl.sum() / totals.items
         elbo = elbo + share * _kl_term(output.latent, config, kl_weight)
-    if output.latent is not None and output.latent.bow is not None:
-        parts["bow"] = output.latent.bow.sum() / totals.items
-        elbo = elbo + parts["bow"]
     loss = elbo / config.mean_target_length
     divisor = config.mean_target_length if config.contrasts.added_to == "sentence" else 1.0
     for name in config.contrasts_used:

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel, PreTrainedModel
 from transformers import initialization as init
 
 from models.common import decoding, transformer
-from models.common.losses import at_least_float32, bow_loss, gaussian_kl_dims
+from models.common.losses import at_least_float32, gaussian_kl_dims
 from models.common.task import moved
 from models.hcl import graph as graphs
 from models.hcl import hcl
@@ -20,7 +20,6 @@ from models.hcl.graph import KeywordGraph, Planner, Views
 from models.hcl.hcl import Contrasted, Gaussian, HclConfig, HclOutput, KeywordOutput, LatentOutput
 from models.hcl.settings import CONTRASTS
 
-LatentSource = Literal["mean", "sample"]
 Search = Literal["beam", "contrastive"]
 _ALIGNED_WORDS = 64  # a GPU multiplies faster by a vocabulary whose size is a multiple of this
 _SHORTEST = 1e-8  # a zero vector has cosine 0 to everything
@@ -44,18 +43,10 @@ class Conditions:
     u_in: Tensor | None  # vector of the input keyword (B, d); None for a model without keyword
     prior: Gaussian | None  # p(z | x, u_in); None for the deterministic backbone
 
-    def latent(self, z: LatentSource | Tensor = "mean", generator: torch.Generator | None = None) -> Tensor | None:
-        """Return latent vectors (B, dz): the prior's mean, a draw from it, or ``z`` itself; None without a prior."""
-        if self.prior is None:
-            return None
-        if isinstance(z, Tensor):
-            return z
-        if z == "mean":
-            return self.prior.mu
-        if z == "sample":
-            device = self.prior.mu.device
-            return self.prior.sample(torch.randn(self.prior.mu.shape, generator=generator, device=device))
-        raise ValueError(f"HclModel: z is {z!r}, expected 'mean', 'sample' or a tensor (B, dz)")
+    @property
+    def mean(self) -> Tensor | None:
+        """Mean of the prior (B, dz); None without one."""
+        return None if self.prior is None else self.prior.mu
 
 
 class HclModel(PreTrainedModel):
@@ -91,12 +82,10 @@ class HclModel(PreTrainedModel):
         self.attention = graphs.GraphAttention(width, config.graph.iterations, config.graph.layer_norm)
         self.impostor = graphs.Impostor(width, config.keyword.imp_weight)
         self.prior = hcl.GaussianNetwork(width, size, config.keyword.unit_scale)
-        self.posterior = hcl.Posterior(width, size, config.latent.posterior == "relative")
+        self.posterior = hcl.GaussianNetwork(width, size)
         self.latent_entry = hcl.LatentEntry(size, width)
         self.keyword_slot = nn.Linear(width, width)
         self.keyword_points = nn.Linear(width, size, bias=False)  # P: keywords in the latent space
-        self.bow_hidden = nn.Linear(width + size, width)
-        self.bow_scores = hcl.TiedOutput(config.vocab_size)
         self._vectors: Tensor | None = None
         self.register_load_state_dict_post_hook(lambda model, _: setattr(model, "_vectors", None))
         self.post_init()
@@ -237,15 +226,11 @@ class HclModel(PreTrainedModel):
     def latent(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None,
                batch: Mapping[str, Tensor]) -> tuple[LatentOutput, Tensor]:
         """Return the distributions over z, and z (B, dz), in training the prior's mean for a share of the items."""
-        h_x, (prior, posteriors) = texts["x"].vector, self.gaussians(texts, keyword)
+        prior, posteriors = self.gaussians(texts, keyword)
         z = posteriors.of_text(0).sample(self.noise(batch))
-        bow = None
-        if self.config.uses_bow:
-            state = torch.tanh(self.bow_hidden(torch.cat([h_x, z], dim=-1)))  # (B, d)
-            bow = bow_loss(self.bow_scores(state, self._words()), batch["y_out"], batch["y_in_mask"].bool())
         all_dims = gaussian_kl_dims(posteriors.mu, posteriors.logvar, prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1))
         distances, kl_dims = all_dims.sum(-1) / self.config.latent.size, all_dims[:, 0]  # (B, 1 or 2), (B, dz)
-        latent = LatentOutput(prior, posteriors.of_text(0), None, kl_dims, distances[:, 0], None, None, bow)
+        latent = LatentOutput(prior, posteriors.of_text(0), None, kl_dims, distances[:, 0], None, None)
         if "neg" in texts:
             latent = replace(latent, negative=posteriors.of_text(1), d_neg=distances[:, 1],
                              has_negative=batch["has_negative"].bool())
@@ -259,9 +244,9 @@ class HclModel(PreTrainedModel):
         prior = self.prior(h_x, keyword.u_in if keyword is not None else None)
         vectors = [texts[name].vector.unsqueeze(1) for name in ("y", "neg") if name in texts]
         if self.training:
-            return prior, self.posterior.given(h_x, torch.cat(vectors, dim=1), prior)
+            return prior, self.posterior(h_x.unsqueeze(1), torch.cat(vectors, dim=1))
         # apart, as in ``forward``, so that negatives change nothing by rounding
-        parts = [self.posterior.given(h_x, part, prior) for part in vectors]
+        parts = [self.posterior(h_x.unsqueeze(1), part) for part in vectors]
         return prior, Gaussian(*(torch.cat([getattr(part, name) for part in parts], 1) for name in ("mu", "logvar")))
 
     def noise(self, batch: Mapping[str, Tensor]) -> Tensor:
@@ -318,8 +303,10 @@ class HclModel(PreTrainedModel):
         return self.decoder(embedded, memory, mask, cache)
 
     def score(self, states: Tensor) -> Tensor:
-        """Return scores over the vocabulary (..., V), in training perhaps padded, of states (..., d)."""
-        return self.word_scores(states, self._words())
+        """Return scores over the vocabulary (..., V), in training on a GPU perhaps padded, of states (..., d)."""
+        words = self.get_input_embeddings().weight
+        missing = -len(words) % _ALIGNED_WORDS if self.training and words.device.type != "cpu" else 0
+        return self.word_scores(states, F.pad(words, (0, 0, 0, missing)) if missing else words)
 
     def token_scores(self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None,
                      batch: Mapping[str, Tensor]) -> Tensor:
@@ -345,26 +332,18 @@ class HclModel(PreTrainedModel):
         kept[:, :max(1, mask.shape[1] - states)] = True
         return mask & kept
 
-    def _words(self) -> Tensor:
-        """Return the embeddings that losses score words by, padded in training on a GPU."""
-        words = self.get_input_embeddings().weight
-        missing = -len(words) % _ALIGNED_WORDS if self.training and words.device.type != "cpu" else 0
-        return F.pad(words, (0, 0, 0, missing)) if missing else words
-
     # Generation
 
     @torch.no_grad()
     def paraphrase(self, input_ids: Tensor, attention_mask: Tensor, keyword_nodes: Tensor | None = None,
-                   unseen_vectors: Tensor | None = None, *, z: LatentSource | Tensor = "mean",
-                   generator: torch.Generator | None = None, **options: Any) -> Tensor:
+                   unseen_vectors: Tensor | None = None, *, z: Tensor | None = None, **options: Any) -> Tensor:
         """Generate one output per input: tokens (B, L), L <= max_length + 1, the output, [SEP], then [PAD].
 
         ``keyword_nodes`` (B,) are -1 for keywords that the graph lacks, of which ``unseen_vectors`` (B, d) are read.
-        ``z``: ``mean`` of the prior, ``sample`` from it by ``generator``, or latent vectors (B, dz). ``options``:
-        :meth:`generate_from`.
+        ``z``: latent vectors (B, dz), by default the prior's mean. ``options``: :meth:`generate_from`.
         """
         given = self.conditions(input_ids, attention_mask, keyword_nodes, unseen_vectors)
-        return self.generate_from(given, given.latent(z, generator), **options)
+        return self.generate_from(given, given.mean if z is None else z, **options)
 
     @torch.no_grad()
     def conditions(self, input_ids: Tensor, attention_mask: Tensor, keyword_nodes: Tensor | None = None,
@@ -392,7 +371,7 @@ class HclModel(PreTrainedModel):
     def likelihood(self, given: Conditions, targets: Mapping[str, Tensor]) -> Tensor:
         """Return -log p(y | x, z) of each item (B,) at the prior's mean; ``y_in``, ``y_in_mask``, ``y_out`` (B, T)."""
         batch = {**targets, "x_mask": given.mask, **graphs.places_of(targets["y_in_mask"])}
-        return self.target_nll(self.token_scores(given.hidden, given.u_in, given.latent("mean"), batch), batch)
+        return self.target_nll(self.token_scores(given.hidden, given.u_in, given.mean, batch), batch)
 
     @torch.no_grad()
     def generate_from(self, given: Conditions, z: Tensor | None, *, search: Search = "beam", num_beams: int = 4,
@@ -448,8 +427,6 @@ def init_from(model: HclModel, other: HclModel) -> InitReport:
     if differing := [f"{name} {own} here and {theirs} there" for name, (own, theirs) in facts.items() if own != theirs]:
         raise ValueError(f"init: the models do not fit each other: {', '.join(differing)}; both need the same encoder")
     theirs, untrained = dict(other.named_parameters()), untrained_modules(other.config)
-    if model.config.latent.posterior != other.config.latent.posterior:
-        untrained = (*untrained, "posterior")
     copied, left = list[str](), list[str]()
     for name, parameter in model.named_parameters():
         source = theirs.get(name)
@@ -470,8 +447,6 @@ def untrained_modules(config: HclConfig) -> tuple[str, ...]:
         "prior.of_condition": config.uses_keyword and config.latent.enabled,
         "keyword_slot": config.decoder.kw_memory,
         "keyword_points": "mahalanobis" in config.contrasts_used,
-        "bow_hidden": config.uses_bow,
-        "bow_scores": config.uses_bow,
         "impostor": impostors and config.keyword.imp_weight == "linear",
         **dict.fromkeys(("prior.of_text", "prior.output", "posterior", "latent_entry"), config.latent.enabled),
         "attention": config.uses_keyword and config.graph.iterations > 0,

@@ -39,10 +39,7 @@ class Validation:
         output = self.model(batch, validating=True)
         self._append(loss=validation_loss(output, self.model.config), reconstruction=output.reconstruction)
         if (latent := output.latent) is not None:
-            mu = latent.posterior.mu
-            if self.model.config.latent.posterior == "relative":  # in units of the prior's spread
-                mu = (mu - latent.prior.mu) * torch.exp(-0.5 * latent.prior.logvar)
-            self._append(kl=latent.kl, _kl_dims=latent.kl_dims, _mu=mu)
+            self._append(kl=latent.kl, _kl_dims=latent.kl_dims, _mu=latent.posterior.mu)
         for name, contrasted in output.contrasts.items():
             self._append(**{f"_{name}_loss": contrasted.loss, f"_{name}_mask": contrasted.mask})
         self._probe(output, batch)
@@ -232,8 +229,7 @@ _SIGNS = (
         "or latent.free_bits"),
     _Sign(
         "kl_under_floor", ("validation_under_floor",),
-        lambda config: config.latent.enabled and config.latent.posterior == "absolute"  # else the prior is not in it
-        and config.latent.free_bits_for == "both",
+        lambda config: config.latent.enabled and config.latent.free_bits_for == "both",
         lambda row, *_: row["validation_under_floor"] > FLOOR_SHARE,
         "KL is under its free bits ({config.latent.free_bits:g} nats by {config.latent.free_bits_by}) in "
         "{validation_under_floor:.0%} of the dimensions, where it has no gradient: prior, keyword and graph learn from "
@@ -241,8 +237,7 @@ _SIGNS = (
         "set latent.free_bits_for posterior, set latent.free_bits_by total, or lower latent.free_bits"),
     _Sign(
         "leak", ("validation_kl_train", "validation_kl"),
-        # the KL of a relative posterior does not read the prior
-        lambda config: config.latent.enabled and config.latent.posterior == "absolute", _leaks,
+        lambda config: config.latent.enabled, _leaks,
         "KL(q || p) is {validation_kl_train:.3g} nats on training items and {validation_kl:.3g} on validation items: "
         "the prior knows of the target on one side what it does not know on the other",
         "hide each item's own edges and target from its prior (graph.own_edges), see whether the splits share texts, "

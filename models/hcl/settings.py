@@ -45,18 +45,9 @@ class LatentSettings:
     free_bits_for: Literal["both", "posterior"] = setting(
         "posterior", "posterior: floor and annealing apply to the posterior alone, and the prior is trained towards it "
                      "at full weight from the first step")
-    posterior: Literal["absolute", "relative"] = setting(
-        "absolute", "relative: offset and scale relative to the prior's mean and spread; the KL and L_ins then do not "
-                    "train prior, keyword and graph")
     prior_share: float = setting(0.0, "share of training items whose target is reconstructed from the prior's mean, "
                                       "as in generation, instead of from the posterior", ge=0, lt=1)
     annealing_steps: int = setting(10_000, "over which the KL's weight rises to 1; a fifth of all steps at most", ge=0)
-    bow_loss: bool = False
-
-    def __post_init__(self) -> None:
-        if self.posterior == "relative" and self.free_bits_for == "posterior":
-            raise ValueError("free_bits_for posterior needs posterior absolute, because the prior has no part in the "
-                             "KL of a relative one; set free_bits_for: both beside posterior: relative")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from stages.tracks.common.schemas import BASELINES
 
 _QUESTIONS = (
     Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
-             "weights.", r"loss|reconstruction|kl|bow|{contrasts}"),
+             "weights.", r"loss|reconstruction|kl|{contrasts}"),
     Question("Is the latent variable used?", "Signs of posterior collapse are a KL near zero, few active units, and a "
              "reconstruction that is as good with z from the prior, with its mean, or with z = 0, as with z from the "
              "posterior. Dimensions under the floor of free bits have no gradient of KL. A KL train "
@@ -66,8 +66,6 @@ _OF_KEYWORDS = {"keyword contrast", "mahalanobis contrast"}
 # What items see of the graph in training, where it is not the default.
 _SEEN = {"leaking": f"{ADDED}leaking graph", "item": "own edges of the item alone hidden"}
 _WEIGHT = "cosine"     # of impostors, by default
-# Decoding under which an output is another row's: name of the setting, and its usual value.
-_USUAL = {"keyword": "own", "z": "mean"}
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
@@ -77,7 +75,8 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
         source = settings.get(architecture, {}).get("source", "")
         start = {SCRATCH if source is None else f"from {source}"} if source != "" else set()
         return Row(architecture, unusual(settings, decode) | start)
-    other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
+    keyword = decode.get("keyword", "own")
+    other = set() if keyword == "own" else {f"keyword {keyword}"}
     if settings.get("keyword", {}).get("condition") == "target":
         other.add(f"{ADDED}target's keyword")
     return Row(architecture, removed_parts(settings) | _readings(settings) | unusual(settings, decode) | other)

@@ -111,8 +111,8 @@ class Paraphraser(Rewriter):
         nodes, device = data.node_ids(self.keywords, chunk["keyword"]), self.model.device
         given, rows = self._conditions(chunk, nodes), []  # shared by all samples
         for sample in range(1 + decode["samples"]):
-            z = given.latent("mean")
-            if given.prior is not None and (sample or decode["z"] == "sample"):
+            z = given.mean
+            if given.prior is not None and sample:
                 noise = data.fixed_noise(chunk["example_id"], self.model.config.latent.size, seed, STAGE, "z", sample)
                 z = given.prior.sample(noise.to(device))
             tokens = self.model.generate_from(given, z, **{name: decode[name] for name in _SEARCH})

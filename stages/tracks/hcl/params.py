@@ -15,8 +15,8 @@ from stages.tracks.common.params import Sizes, block_of
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "graph": {"layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
     "keyword": {"imp_weight": "linear", "unit_scale": False},
-    "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "posterior": "absolute",
-               "prior_share": 0.0, "annealing_steps": 0, "bow_loss": False},
+    "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "prior_share": 0.0,
+               "annealing_steps": 0},
     "contrasts": {"added_to": "sentence"},
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 
@@ -157,8 +157,7 @@ class GenerateHcl(Block):
     length_penalty: float = 1.0
     top_k: int = Field(5, ge=1, description="contrastive search: candidates per step")
     alpha: float = Field(0.6, ge=0, le=1, description="contrastive search: weight of the penalty on likeness")
-    z: Literal["mean", "sample"] = Field("mean", description="of the prior, for sample 0")
-    samples: int = Field(0, ge=0, description="further outputs per item, z drawn from the prior")
+    samples: int = Field(0, ge=0, description="further outputs per item, with z drawn from the prior, not its mean")
     keyword: str = Field("own", pattern="^(own|random|given:.+)$",
                          description="own: the input's; random: another node's; given:KEYWORD for every item (Table 4)")
     batch_size: int = Field(32, ge=1)

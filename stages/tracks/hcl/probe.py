@@ -34,7 +34,7 @@ from stages.tracks.hcl.latent_space import KINDS, mean_interval
 STAGE = "probe_hcl"
 # Beam search with the defaults of `generate_hcl`.
 DECODING = {"search": "beam", "num_beams": 4, "min_length": 5, "max_length": 20, "length_penalty": 1.0, "top_k": 5,
-            "alpha": 0.6, "z": "mean", "samples": 0, "batch_size": 32}
+            "alpha": 0.6, "samples": 0, "batch_size": 32}
 CHOICES = ("textrank", "random", "given")
 
 
