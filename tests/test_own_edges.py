@@ -135,7 +135,7 @@ def hidden_from(own_edges):
     return [tuple(train.loc[train["group"] == group, "example_id"]) for group in train["group"]]
 
 
-def keywords_of(built, model, item_views=None, chosen=None):
+def keywords_of(built, model, item_views=None, chosen=None, dropped=None):
     """Keyword vectors of training items, and their priors given the same h_x."""
     items = built.items[built.items["split"] == "train"]
     batch = {name: torch.from_numpy(items[column].to_numpy(dtype="int64", copy=True))
@@ -146,7 +146,7 @@ def keywords_of(built, model, item_views=None, chosen=None):
     if chosen is not None:
         batch = {name: part[chosen] for name, part in batch.items()}
     plan = model.planner(item_views.views if item_views is not None else None).plan(batch)
-    found = model.keywords({**batch, **plan})
+    found = model.keywords({**batch, **plan, **(dropped or {})})
     h_x = torch.randn(1, tiny_hcl.WIDTH, generator=torch.Generator().manual_seed(2)).expand(len(batch["kx"]), -1)
     return found, model.prior(h_x, found.u_in)
 
@@ -351,3 +351,16 @@ def test_a_dropped_keyword_is_a_new_node(encoder):
     u_in = model.keywords(model.planned({**batch, "dropped": dropped})).u_in
     torch.testing.assert_close(u_in[~dropped], whole_graph[~dropped])
     torch.testing.assert_close(u_in[dropped], model.attention.isolated(view.vectors[dropped]))
+
+
+@pytest.mark.parametrize("iterations", [0, 2])
+def test_a_dropped_keyword_is_a_new_node_of_the_items_own_text(encoder, iterations):
+    built = whole(encoder, True)
+    model, views = built.model(iterations=iterations), replace(item_views(built, "component", True), dropout=0.5)
+    count = int((built.items["split"] == "train").sum())
+    every = torch.arange(count) % 2 == 0
+    kept, _ = keywords_of(built, model, views)
+    found, _ = keywords_of(built, model, views, dropped={"dropped": every})
+    torch.testing.assert_close(found.u_in[every], model.attention.isolated(views.vectors)[every])
+    assert torch.equal(found.u_in[~every], kept.u_in[~every])
+    assert not torch.allclose(found.u_in[every], kept.u_in[every])

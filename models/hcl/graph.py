@@ -276,7 +276,10 @@ class Planner:
     def _keywords(self, batch: Mapping[str, Tensor], training: bool) -> dict[str, Tensor]:
         ky = batch["ky"]
         sample, candidates, impostor = self.impostors(ky, batch["kneg"])
-        kx, alone = self._seen(batch) if "view" in batch else (batch["kx"], batch.get("unseen_vectors"))
+        kx, alone, own = batch["kx"], batch.get("unseen_vectors"), None
+        if "view" in batch and self.views is not None:
+            own = view_rows(self.graph, kx, self.views, batch["view"])
+            kx = torch.where(own == -1, -1, kx)
         unknown = int((kx < 0).sum())
         if unknown and alone is None:
             raise ValueError(f"HclModel: {unknown} input keywords are no nodes; give their unseen_vectors (B, d)")
@@ -294,20 +297,10 @@ class Planner:
                      "kw_sizes": HostTensor.of(torch.tensor(around.sizes))}
             if self.views is not None:
                 plan |= {"kw_changed": around.changed, "kw_vectors": self.views.vectors[around.rows]}
+        elif self.iterations == 0 and own is not None and self.views is not None:
+            changed = torch.nonzero(own >= 0).squeeze(-1)
+            plan |= {"kw_changed": changed, "kw_vectors": self.views.vectors[own[changed]]}
         return {**plan, "kw_rows": rows}
-
-    def _seen(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the input keywords (B,) in the batch's views, -1 where one is gone, and the vectors of new nodes."""
-        if self.views is None:
-            raise ValueError("HclModel: the batch says what it must not see of the graph, the planner has no views")
-        kx, view, alone = batch["kx"], batch["view"], batch["unseen_vectors"]
-        rows = view_rows(self.graph, kx, self.views, view)
-        gone = rows == -1
-        if self.iterations == 0:
-            changed = rows >= 0
-            alone = alone.clone().index_put((changed,), self.views.vectors[rows[changed]])
-            gone = gone | changed
-        return torch.where(gone, -1, kx), alone
 
 
 # Keyword vectors

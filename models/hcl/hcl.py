@@ -712,6 +712,8 @@ class HclNetwork(PreTrainedModel):
         vectors = self.attention.of_batch(self.graph.h0, batch) if "kw_nodes" in batch else self.keyword_vectors()
         size, rows, samples = len(batch["kx"]), batch["kw_rows"], batch["kw_samples"]
         u_in, u_out, of_candidates = vectors.index_select(0, rows).split([size, size, len(rows) - 2 * size])
+        if "kw_changed" in batch and "kw_nodes" not in batch:
+            u_in = u_in.index_copy(0, batch["kw_changed"], batch["kw_vectors"].to(u_in.dtype))
         known, has_output, has_impostor = batch["kw_known"].bool()
         if "dropped" in batch:
             known = known & ~batch["dropped"]
