@@ -250,7 +250,8 @@ def test_a_model_without_nodes_can_be_saved(tmp_path):
     model, batch = HclModel(config).eval(), tiny_hcl.batch()
     model.save_pretrained(tmp_path)
     saved = json.loads((tmp_path / "config.json").read_text())
-    saved["latent"] |= {"enters": "memory+embed", "posterior": "absolute"}  # of an earlier version, with what is left of it
+    # of an earlier version, with what is left of it
+    saved["latent"] |= {"enters": "memory+embed", "posterior": "absolute"}
     (tmp_path / "config.json").write_text(json.dumps(saved))
     assert torch.equal(HclModel.from_pretrained(tmp_path)(batch).reconstruction, model(batch).reconstruction)
 
