@@ -136,7 +136,10 @@ def part(name: str, command: str, sections: Sequence[Section]) -> str:
             for row in table:
                 contenders.setdefault(row["contender"], {"on": section.title}).update(row)
         rows += contenders.values()
-    facts = [f"- {section.title}: {section.workload}. Same answers: {section.agreement}." for section in sections]
+    titles: dict[str, list[str]] = {}  # of the sections with one workload and agreement
+    for section in sections:
+        titles.setdefault(f"{section.workload}. Same answers: {section.agreement}.", []).append(section.title)
+    facts = [f"- {'; '.join(named)}: {fact}" for fact, named in titles.items()]
     notes = [f"- {note}" for note in dict.fromkeys(note for section in sections for note in section.notes)]
     return "\n\n".join([*lines, *([markdown_table(rows)] if rows else []), *others, "\n".join(facts + notes)])
 
