@@ -13,7 +13,7 @@ import tiny_bert
 import tiny_hcl
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, BertModel
+from transformers import AutoModel, AutoTokenizer, BertModel
 
 from keycontrast import encoders as library
 from keycontrast.encoders import BUNDLED_SHA256
@@ -23,6 +23,7 @@ from keycontrast.text.batches import fixed_chunks
 from models.common.encoders import freeze_lower_layers, load_encoder
 from stages.common.device import choose_device
 from stages.common.encoders import embed_texts, resolve_encoder
+from tools.small_encoder import small_encoder
 
 ROOT = Path(__file__).parents[1]
 
@@ -171,3 +172,15 @@ def test_weights_that_are_missing_are_not_made_up(tmp_path, caplog):
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"lacks 1 weights of a bert encoder: encoder.layer.1.attention.self.key"):
         load_encoder(tmp_path)
+
+
+def test_a_small_encoder_reads_frequent_words_as_before_and_spells_the_others():
+    bundled = resolve_encoder("bundled").location
+    model, tokenizer = AutoModel.from_pretrained(bundled), AutoTokenizer.from_pretrained(bundled)
+    known, rare = "The piano teacher smiled.", "Kierkegaard!"
+    before = model(**tokenizer(known, return_tensors="pt")).last_hidden_state
+    small, pieces = small_encoder(model, tokenizer, [known, known, rare], min_count=2)
+    assert len(pieces) == small.config.vocab_size < 2100    # 1,994 are single characters
+    assert pieces.tokenize(known) == tokenizer.tokenize(known)
+    assert torch.equal(small(**pieces(known, return_tensors="pt")).last_hidden_state, before)
+    assert "".join(piece.removeprefix("##") for piece in pieces.tokenize(rare)) == "kierkegaard!"
