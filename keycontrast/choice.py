@@ -48,7 +48,7 @@ class Choice:
             raise InputError(f"ngram_range: must be the fewest and the most words, such as 1 and 3, found "
                              f"{self.ngram_range}")
         if self.threshold is not None and not _is_number(self.threshold):
-            raise InputError(f"threshold: must be a number, the least score of a phrase, found {self.threshold!r}")
+            raise InputError(f"threshold: must be a number, the minimum score of a phrase, found {self.threshold!r}")
 
     @property
     def drawn(self) -> int:

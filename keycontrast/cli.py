@@ -38,7 +38,7 @@ _SHOWN, _COLUMN = 72, 26
 
 File = Annotated[str, typer.Argument(
     metavar="FILE|-", help="CSV, TSV, JSON lines or Parquet with a column of texts, or any other file with one text "
-                           "per line, plain or packed; - is standard input")]
+                           "per line, also compressed; - is standard input")]
 Column = Annotated[str | None, typer.Option(help="column of the texts in a table (default: text)")]
 Encoding = Annotated[str, typer.Option(help="encoding of the file")]
 Quoting = Annotated[str, typer.Option(help="of CSV and TSV: standard, or none if quotation marks are ordinary "
@@ -49,15 +49,15 @@ SkipEmpty = Annotated[bool, typer.Option("--skip-empty", help="leave out rows wi
 Language = Annotated[str, typer.Option(help="language of the texts: en or zh, or that of your own pipeline")]
 Pipeline = Annotated[str, typer.Option(metavar="NAME", help="spaCy pipeline: embedded, an installed package, "
                                                             "or a folder with a slash in it")]
-Method = Annotated[str, typer.Option(help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank, which is best "
-                                          "and slow")]
+Method = Annotated[str, typer.Option(help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank, the best "
+                                          "and the slowest")]
 Threshold = Annotated[float | None, typer.Option(help="minimum score of a phrase")]
 StopWords = Annotated[Path | None, typer.Option(
-    help="file of words that no phrase has, and of phrases that are never given, one a line")]
+    help="file of words that no phrase may contain, and of phrases to leave out, one per line")]
 Candidates = Annotated[Path | None, typer.Option(
-    help="file of phrases, one a line, that are looked for in place of noun chunks")]
+    help="file of phrases to rank instead of noun chunks, one per line")]
 SeedWords = Annotated[str, typer.Option(
-    metavar="WORDS", help="words or phrases between commas that pytextrank or embedrank prefers")]
+    metavar="WORDS", help="words or phrases, separated by commas, that pytextrank or embedrank prefers")]
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def main() -> None:
         sys.exit(1)  # the reader of the output (`head`) has ended
     except SystemExit as end:
         if end.code == _INTERRUPTED:
-            further = "; the same command goes on from here" if sys.argv[1:2] == ["run"] else ""
+            further = "; run the same command to continue" if sys.argv[1:2] == ["run"] else ""
             sys.stderr.write(f"keycontrast: interrupted{further}\n")
         raise
     except Exception as error:
@@ -124,7 +124,7 @@ def _say_version(asked: bool) -> None:
 
 @app.callback()
 def keycontrast(asked: Annotated[bool, typer.Option(
-        "--version", callback=_say_version, is_eager=True, help="say which version this is")] = False) -> None:
+        "--version", callback=_say_version, is_eager=True, help="print the version")] = False) -> None:
     """Take the options that stand before a command; its help is that of ``app``."""
 
 
@@ -136,9 +136,9 @@ def keywords(file: File, column: Column = None,
                  metavar="METHODS", help="several methods side by side, in place of --method, such as "
                                          "tfidf,pytextrank")] = None,
              diversity: Annotated[float, typer.Option(
-                 min=0.0, max=1.0, metavar="D", help="0 takes the best phrases; towards 1, those that differ from the "
-                                                     "ones before them (maximal marginal relevance)")] = 0.0,
-             min_count: Annotated[int, typer.Option(min=1, metavar="N", help="minimum of texts with a phrase")] = 1,
+                 min=0.0, max=1.0, metavar="D", help="0: the best phrases; up to 1: phrases that differ from those "
+                                                     "before them (maximal marginal relevance)")] = 0.0,
+             min_count: Annotated[int, typer.Option(min=1, metavar="N", help="texts with a phrase, at least")] = 1,
              ngram_range: Annotated[tuple[int, int] | None, typer.Option(
                  metavar="MIN MAX", help="fewest and most words of a phrase, such as 1 3")] = None,
              threshold: Threshold = None, stop_words: StopWords = None, candidates: Candidates = None,
@@ -160,7 +160,7 @@ def keywords(file: File, column: Column = None,
     Example: `keycontrast keywords data/sample/abstracts.csv --column abstract --top 4`
     """
     if as_csv + as_json + (out is not None) > 1:
-        raise InputError("--csv, --jsonl and --out are three forms of one answer; choose one.")
+        raise InputError("--csv, --jsonl and --out are formats of the same output; choose one.")
     if out is not None and out.suffix != ".parquet":
         raise InputError(f"--out: {out} must end in .parquet; --csv and --jsonl write to standard output.")
     given = _given(file, column, id_column, encoding, quoting, separator, skip_empty)
@@ -187,8 +187,7 @@ def graph(file: File, out: Annotated[Path, typer.Option(
         help="file to write: .graphml, or a picture, .svg or .html")], column: Column = None,
           top: Annotated[int, typer.Option(min=1, help="phrases of each text that become nodes")] = 5,
           method: Method = "tfidf",
-          neighbours: Annotated[int, typer.Option(min=1, help="an edge stays if it is among so many strongest of one "
-                                                              "of its ends")] = 64,
+          neighbours: Annotated[int, typer.Option(min=1, help="strongest edges of each phrase that are kept")] = 64,
           threshold: Threshold = None, stop_words: StopWords = None, candidates: Candidates = None,
           seed_words: SeedWords = "", pipeline: Pipeline = "embedded",
           encoding: Encoding = "utf-8", quoting: Quoting = "standard", separator: Separator = None,

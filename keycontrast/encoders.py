@@ -25,7 +25,7 @@ _BUNDLED_NAMES = ("bundled", "all-MiniLM-L6-v2", "sentence-transformers/all-Mini
 # What from_pretrained of transformers reads; other frameworks' weights stay on the hub.
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
-# A pickle may run any code; the environment variable says that its maker is trusted.
+# A pickle may run any code; the environment variable says that its author is trusted.
 _PICKLES, ALLOW_PICKLES = "pytorch_model*.bin", "KEYCONTRAST_ALLOW_PICKLES"
 
 
@@ -61,7 +61,7 @@ def source_of(named: str | os.PathLike[str], param: str) -> str:
         return f"path:{name}"
     if isinstance(named, Path) or not name or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise InputError(f"{param}: there is no folder {name!r}. Name a folder written by save_pretrained, or a name "
-                         f"on the hub, such as sentence-transformers/all-MiniLM-L6-v2, which comes along.")
+                         f"on the hub, such as sentence-transformers/all-MiniLM-L6-v2, which is bundled.")
     return f"hub:{name if '/' in name else f'sentence-transformers/{name}'}"
 
 
@@ -87,9 +87,9 @@ def folder_encoder(folder: Path, source: str, param: str, name: str | None = Non
     weights = sorted(folder.glob("*.safetensors"))
     if not weights and (pickles := sorted(folder.glob(_PICKLES))):
         if os.environ.get(ALLOW_PICKLES) != "1":
-            raise InputError(f"{param}: {source} has no weights as safetensors, and others are not read unasked: "
-                             f"{pickles[0].name} is a pickle, which may run any code. Convert it (save_pretrained of "
-                             f"the model does), or, if you trust its maker, set {ALLOW_PICKLES}=1.")
+            raise InputError(f"{param}: {source} has no weights as safetensors. {pickles[0].name} is a "
+                             f"pickle, which may run any code, so it is not loaded by default. Convert it with the "
+                             f"model's save_pretrained, or, if you trust its author, set {ALLOW_PICKLES}=1.")
         weights = pickles
     missing = [what for what, there in (("config.json", (folder / "config.json").is_file()),
                                         ("model.safetensors", bool(weights)),
@@ -122,7 +122,7 @@ def _hub(named: str, param: str) -> ResolvedEncoder:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         mode = "offline mode is on (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the network was tried"
         folder_or = f"set {param} to path and name a folder beside it" if "." in param else "name a folder"
-        raise InputError(f"{param}: hub:{named} could not be had ({reason}); {mode}, and it is not in the cache "
+        raise InputError(f"{param}: hub:{named} is not available ({reason}); {mode}, and it is not in the cache "
                          f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has "
                          f"one (`hf download {fetched}`), copy that cache here and point HF_HOME at it, or {folder_or}"
                          f"{', or set it to bundled' * (param == 'encoder.source')}.") from error

@@ -340,7 +340,7 @@ class Keywords:
                     raise InputError(f"text {place} (counted from 0) is no text but of type {type(text).__name__}"
                                      f"{advice}")
                 if not is_unicode(text):
-                    raise InputError(f"text {place} (counted from 0) holds half a surrogate pair, which no text has")
+                    raise InputError(f"text {place} (counted from 0) has half a surrogate pair, which is invalid")
             taken.append((start, part))
             yield pa.table({"text_id": pa.array(ids, pa.int64()),
                             "text": pa.array([part[place - start] for place in ids], pa.string())})

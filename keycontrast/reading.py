@@ -192,7 +192,7 @@ def _codec(path: Path, head: bytes, encoding: str, words: Words) -> str:
                                  f"{encoding}. Set it to {fitting[0]}, or save the file anew.")
             return codec
     if name in ("utf-16", "utf-32"):
-        raise InputError(f"{path}: the file does not begin with the mark that tells the order of bytes in {name}. "
+        raise InputError(f"{path}: the file has no byte-order mark, which {name} needs. "
                          f"Set {words.encoding} to {name}-le or {name}-be.")
     return name
 

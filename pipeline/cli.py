@@ -33,11 +33,11 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
         jobs: Annotated[int | None, typer.Option(
             min=1, metavar="N", help="stages that share each GPU (default: 1), or parallel stages without a GPU "
                                      "(default: 2 or more)")] = None,
-        force: Annotated[bool, typer.Option("--force", help="also if nothing has changed, with all seeds")] = False,
+        force: Annotated[bool, typer.Option("--force", help="run even if nothing has changed, with all seeds")] = False,
         seed: Annotated[int | None, typer.Option(
-            help="work again on this seed of the targets, and leave their others as they are")] = None,
-        only: Annotated[bool, typer.Option("--only", help="run only the targets; what they read is not made "
-                                                          "again")] = False,
+            help="run the targets again for this seed only")] = None,
+        only: Annotated[bool, typer.Option("--only", help="run only the targets, not the stages that they depend "
+                                                          "on")] = False,
         save: Annotated[bool, typer.Option("--save", help="write the bytes of this machine into dvc.lock and metrics, "
                                            "also where it only rounds differently from what is committed")] = False,
         ) -> None:
@@ -61,12 +61,11 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
 @app.command()
 def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; without it, all are listed")] = None,
         data: Annotated[Path | None, typer.Option(
-            help="folder of data that does not ship with the project, put in place of {data} in the recipe")] = None,
+            help="folder of data that is not part of the project; replaces {data} in the recipe")] = None,
         changes: Annotated[list[str] | None, typer.Option(
-            "--set", help="PLACE=VALUE laid over the recipe, such as encoder.source=bundled; may be repeated")] = None,
+            "--set", help="another value of a setting, such as encoder.source=bundled; may be repeated")] = None,
         model: Annotated[list[str] | None, typer.Option(
-            help="take this model of the recipe, what it starts from, and its runs; may be repeated; all by default",
-            )] = None,
+            help="use only this model of the recipe, what it starts from, and its runs; may be repeated")] = None,
         called: Annotated[str | None, typer.Option(
             "--as", metavar="NAME", help="name of the recipe in params.yaml, and of the folder metrics/NAME "
                                          "(default: RECIPE)")] = None,
@@ -105,7 +104,7 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
 @app.command()
 def inspect(path: Annotated[Path | None, typer.Argument(
                 help="a table, JSON or CSV file, or a folder of artifacts; with --sql, the files to query")] = None,
-            rows: Annotated[int | None, typer.Option(min=0, help="rows to show; 10 of a file, 40 of an answer")] = None,
+            rows: Annotated[int | None, typer.Option(min=0, help="rows to show (default: 10; of a query 40)")] = None,
             schema: Annotated[bool, typer.Option(
                 "--schema", help="also show the meaning of each column and the provenance of the table")] = False,
             text: Annotated[bool, typer.Option("--text", help="show texts in place of their ids")] = False,
@@ -114,9 +113,9 @@ def inspect(path: Annotated[Path | None, typer.Argument(
                      "runs_hcl.scores; `show all tables` lists them, and a file is the view artifact")] = None,
             dataset: Annotated[str | None, typer.Option(
                 help="with --sql: the data set whose views need no prefix")] = None,
-            as_csv: Annotated[bool, typer.Option("--csv", help="with --sql: the whole answer as CSV")] = False,
+            as_csv: Annotated[bool, typer.Option("--csv", help="with --sql: print the whole result as CSV")] = False,
             as_json: Annotated[bool, typer.Option(
-                "--json", help="with --sql: the whole answer, one JSON object per line")] = False) -> None:
+                "--json", help="with --sql: print the whole result, one JSON object per line")] = False) -> None:
     """Show the first rows of an artifact, or query all artifacts.
 
     Example: `keycontrast inspect artifacts/data/sample/keywords --rows 3 --schema`
@@ -143,7 +142,7 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
                      "yake")] = None,
             threshold: library.Threshold = None, stop_words: library.StopWords = None,
             as_text: Annotated[bool, typer.Option(
-                "--text", help="the argument is a text, though it is a number")] = False) -> None:
+                "--text", help="treat a number as a text, not as an id")] = False) -> None:
     """Explain a text's keyword: tokens, tags, candidate graph, scores and the choice.
 
     A text id is read from the artifacts, a new text with the language pipeline of params.yaml.
@@ -243,7 +242,7 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
                                                              "and IANet, words of the text between spaces")] = None,
             n: Annotated[int | None, typer.Option("--n", min=1, metavar="N", help="the N best outputs per text, by a "
                                                   "beam of at least N; PGKPR's track")] = None,
-            samples: Annotated[int | None, typer.Option(min=0, help="further outputs per text, z drawn; HCL")] = None,
+            samples: Annotated[int | None, typer.Option(min=0, help="additional outputs, z sampled (HCL)")] = None,
             batch_size: Annotated[int | None, typer.Option(min=1, help="texts per batch")] = None,
             seed: ModelSeed = None) -> None:
     """Rewrite or classify texts with a trained run; one line of JSON per text.
@@ -276,7 +275,7 @@ app.add_typer(judge, name="judge")
 def judge_sheets(
         runs: Annotated[list[str], typer.Argument(help="runs to compare; `hcl/14` is run `hcl` under seed 14")],
         out: Annotated[Path, typer.Option(help="new folder for the sheets and their key")],
-        items: Annotated[int, typer.Option(min=1, help="most items, a seeded sample of those that all share")] = 100,
+        items: Annotated[int, typer.Option(min=1, help="items at most, sampled from those that all runs share")] = 100,
         raters: Annotated[int, typer.Option(min=1, help="raters, one sheet each; PGKPR had ten")] = 3,
         per_item: Annotated[int, typer.Option(min=1, help="raters of each item; all if there are fewer")] = 3,
         references: Annotated[bool, typer.Option("--references", help="judge the reference as a system")] = False,
@@ -295,7 +294,7 @@ def judge_sheets(
 @judge.command("read")
 def judge_read(
         folder: Annotated[Path, typer.Argument(help="folder that `judge sheets` wrote")],
-        partial: Annotated[bool, typer.Option("--partial", help="read sheets that are not complete")] = False) -> None:
+        partial: Annotated[bool, typer.Option("--partial", help="accept incomplete sheets")] = False) -> None:
     """Read the filled sheets: mean per run, agreement of the raters, paired tests.
 
     Example: `keycontrast judge read judging`

@@ -229,7 +229,7 @@ def read_judgements(folder: Path, key: pd.DataFrame, design: Design, partial: bo
     scores = [_read_sheet(path, key[key["rater"] == rater], design, problems, gaps)
               for rater, path in paths.items() if path.is_file()]
     if gaps and not partial:
-        problems += [*gaps[:_SHOWN], "To read sheets that are not complete, give --partial."]
+        problems += [*gaps[:_SHOWN], "--partial accepts incomplete sheets."]
     if problems or not sum(map(len, scores)):
         raise InputError("\n  ".join([f"{folder}: the sheets have problems, or no scores:", *problems]))
     return pd.concat(scores).rename(columns={"example_id": "item"}).sort_values(list(JUDGEMENTS.key), ignore_index=True)

@@ -208,8 +208,8 @@ def _with_data(content: dict[str, Any], recipe: str, data: str | None) -> dict[s
         source = dataset.get("source") if isinstance(dataset, Mapping) else None
         if isinstance(source, str) and _DATA in source:
             if data is None:
-                raise InputError(f"recipe {recipe!r} reads data that does not ship with the project. Say where it "
-                                 f"is: `keycontrast use {recipe} --data FOLDER` (it looks for "
+                raise InputError(f"recipe {recipe!r} reads data that does not ship with the project. Name its "
+                                 f"folder: `keycontrast use {recipe} --data FOLDER` (it looks for "
                                  f"{source.replace(_DATA, 'FOLDER')}).")
             filled[name] = {**dataset, "source": source.replace(_DATA, Path(data).as_posix())}
     return {**content, "datasets": {**(datasets or {}), **filled}} if filled else content

@@ -209,7 +209,7 @@ def test_an_interrupt_names_the_running_stage_and_ends_it(done, tmp_path, number
                                  if "work.py" in read(path / "cmdline") and (path / "cwd").readlink() == root])
     command.send_signal(number)
     shown, message = command.communicate(timeout=60)
-    assert command.returncode == 130 and message == "keycontrast: interrupted; the same command goes on from here\n"
+    assert command.returncode == 130 and message == "keycontrast: interrupted; run the same command to continue\n"
     assert "interrupted ingest@d" in shown and "failed" not in shown and "Traceback" not in shown
     assert await_value(lambda: not any(map(alive, child)))
 

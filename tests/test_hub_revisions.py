@@ -47,7 +47,7 @@ def test_a_revision_is_pinned_and_every_file_counts(home):
     assert newest["name"] == pinned["name"] == "somebody/tiny-bert" and newest["sha256"] == pinned["sha256"]
     assert newest["files"] != pinned["files"]       # of the same weights
     gone = ask_hub(home, f"hub:somebody/tiny-bert@{'c' * 40}", HF_HUB_OFFLINE="1")["error"]
-    assert f"hub:somebody/tiny-bert@{'c' * 40} could not be had" in gone
+    assert f"hub:somebody/tiny-bert@{'c' * 40} is not available" in gone
     assert f"hf download somebody/tiny-bert --revision {'c' * 40}" in gone
 
 

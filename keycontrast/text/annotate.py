@@ -152,7 +152,7 @@ def _by_processes(chunks: Iterable[pa.Table], reading: tuple[str, str, bool], wo
                 yield pending.popleft().result()
                 pending.extend(executor.submit(_annotate, chunk, *reading) for chunk in islice(rest, 1))
         except BrokenProcessPool as error:
-            raise InputError(f"annotate: a worker process ended before its work was done, most often for want of "
+            raise InputError(f"annotate: a worker process ended before its work was done, most often for lack of "
                              f"memory. Use fewer than {workers} workers.") from error
         finally:
             executor.shutdown(wait=True, cancel_futures=True)

@@ -90,7 +90,7 @@ class Settings:
 
 @contextmanager
 def loaded_ahead(load: Callable[[Key], Value], keys: Iterable[Key], ahead: int) -> Iterator[Iterator[Value]]:
-    """Provide ``load(key)`` of each key in turn; one thread computes ``ahead`` of them in advance, or none without."""
+    """Provide ``load(key)`` of each key in turn; a thread computes ``ahead`` of them in advance."""
     if not ahead:
         yield map(load, keys)
         return

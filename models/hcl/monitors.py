@@ -239,7 +239,7 @@ _SIGNS = (
         "leak", ("validation_kl_train", "validation_kl"),
         lambda config: config.latent.enabled, _leaks,
         "KL(q || p) is {validation_kl_train:.3g} nats on training items and {validation_kl:.3g} on validation items: "
-        "the prior knows of the target on one side what it does not know on the other",
+        "the prior has information about the targets of training items that it lacks for validation items",
         "hide each item's own edges and target from its prior (graph.own_edges), see whether the splits share texts, "
         "and stop earlier if the model overfits"),
     _Sign(
@@ -253,10 +253,10 @@ _SIGNS = (
         "impostor_easy", [f"train_{name}" for name in IMPOSTOR_COSINES],
         lambda config: not {"keyword", "mahalanobis"}.isdisjoint(config.contrasts_used), _easy,
         "the impostor's cosine to the output keyword is {train_impostor_cosine:.3g}, nearer to the easiest "
-        "candidate's ({train_impostor_easiest:.3g}) than to the hardest's ({train_impostor_hardest:.3g}): it is made "
-        "of what is easily told apart",
-        "set keyword.imp_weight to cosine, since a matrix that the contrasts train seeks what is easy; raise "
-        "graph.max_nbr or read the edges"),
+        "candidate's ({train_impostor_easiest:.3g}) than to the hardest's ({train_impostor_hardest:.3g}): the contrast "
+        "is too easy",
+        "set keyword.imp_weight to cosine, since the contrasts train a matrix towards the easiest candidates; raise "
+        "graph.max_nbr or inspect the edges"),
     *map(_vanished, CONTRASTS),
     _Sign(
         "spread_shrinking", ("train_mean_log_sigma", "train_mahalanobis"),
