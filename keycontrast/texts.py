@@ -47,21 +47,27 @@ LINES = FileOptions()
 
 
 def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
-               options: FileOptions = LINES) -> Iterator[str]:
-    """Yield texts, without spaces around them: the arguments, or those of a file, or of ``stream``."""
+               options: FileOptions = LINES) -> Iterator[tuple[int, str]]:
+    """Yield rows, counted from 0, and their texts without spaces around them: of arguments, a file, or ``stream``.
+
+    Rows and lines without a text are counted and left out.
+    """
     if arguments and file is not None:
         raise InputError("give texts or --file, not both.")
     if file is None and options != LINES:
         raise InputError("--column, --encoding, --quoting, --separator and --skip-empty say how a file is read; "
                          "give --file too.")
+    given: Iterator[str | None]
     if arguments:
-        return _checked_arguments(arguments)
-    if file is None:
+        given = _checked_arguments(arguments)
+    elif file is not None:
+        given = (row.text for row in file_texts(file, options))
+    else:
         if stream.isatty():
             raise InputError('no text. Give one: keycontrast predict RUN "a sentence", or --file FILE, or lines on '
                              "standard input.")
-        return (text.strip() for text in stream_lines(stream) if text is not None)
-    return (given.text.strip() for given in file_texts(file, options) if given.text is not None)
+        given = stream_lines(stream)
+    return ((row, text.strip()) for row, text in enumerate(given) if text is not None)
 
 
 def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
@@ -104,7 +110,7 @@ def _checked_arguments(arguments: Sequence[str]) -> Iterator[str]:
         if not reading.is_unicode(text):
             raise InputError(f"{place} is not valid in the encoding of this terminal. Put it into a file, and name "
                              f"that with --file and --encoding.")
-        yield text.strip()
+        yield text
 
 
 def _not_decoded(line: int) -> InputError:

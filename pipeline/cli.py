@@ -5,6 +5,7 @@ Each command imports what it needs, so that ``--help`` answers at once.
 
 import json
 import sys
+from itertools import tee
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -247,9 +248,10 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
             seed: ModelSeed = None) -> None:
     """Rewrite or classify texts with a trained run; one line of JSON per text.
 
-    A rewriter's line has the keyword that was used, `prediction` in ordinary writing and `words` as the model wrote
-    it; a classifier's line has the probability of each class. `unknown_words` and `cut_words` of the PGKPR track are
-    words of the text that the model cannot read. A warning says if a run scores below copying the source.
+    `row` counts rows and lines from 0. A rewriter's line has the keyword that was used, `prediction` in ordinary
+    writing and `words` as the model wrote it; a classifier's line has the probability of each class. `unknown_words`
+    and `cut_words` of the PGKPR track are words of the text that the model cannot read. A warning says if a run scores
+    below copying the source.
 
     Example: `keycontrast predict hcl "Two dogs play in the snow." --keyword ball`
     """
@@ -260,9 +262,10 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     params = read_params()
     size = batch_size or (None if file is not None else 1)  # an answer as soon as a line is read
     settings: Any = column, None, encoding, quoting, separator, skip_empty  # FileOptions checks them
-    lines = texts_from(texts or [], file, sys.stdin, FileOptions(*settings))
-    for line in prediction.predict(params, run, lines, keyword, samples, size, seed, n):
-        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+    given, again = tee(texts_from(texts or [], file, sys.stdin, FileOptions(*settings)))
+    predicted = prediction.predict(params, run, (text for _, text in given), keyword, samples, size, seed, n)
+    for line in predicted:
+        sys.stdout.write(json.dumps({"row": next(again)[0], **line}, ensure_ascii=False) + "\n")
         sys.stdout.flush()
 
 

@@ -15,7 +15,7 @@ TEXTS = ["Who was it?", "Where, and when?", "caf\u00e9"]
 
 
 def read(file, **options):
-    return list(texts_from([], file, io.StringIO(), FileOptions(**options)))
+    return [text for _, text in texts_from([], file, io.StringIO(), FileOptions(**options))]
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ def write(tmp_path):
 
 def test_texts_come_from_arguments_lines_or_standard_input(write):
     file = write("in.txt", "one\n\n two \r\nthree")
-    assert list(texts_from(["a text", " another "], None, io.StringIO())) == ["a text", "another"]
+    assert list(texts_from(["a text", " another "], None, io.StringIO())) == [(0, "a text"), (1, "another")]
     assert read(file) == ["one", "two", "three"]
-    assert list(texts_from([], None, io.StringIO("x\n\ny\n"))) == ["x", "y"]
+    assert list(texts_from([], None, io.StringIO("x\n\ny\n"))) == [(0, "x"), (2, "y")]
 
 
 def test_tables_have_their_texts_in_a_column(tmp_path, write):
@@ -67,7 +67,7 @@ def test_files_and_rows_that_cannot_be_read_are_named(write, name, content, mess
 
 def test_rows_before_a_broken_one_are_given(write):
     rows = texts_from([], write("a.jsonl", json.dumps({"text": "a"}) + "\nx\n"), io.StringIO())
-    assert next(rows) == "a"
+    assert next(rows) == (0, "a")
     with pytest.raises(InputError, match="row 2"):
         next(rows)
 

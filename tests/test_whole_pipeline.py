@@ -65,9 +65,10 @@ def test_a_new_text_is_rewritten_with_its_keyword_or_another(twins):
     given = tiny_project.call(twins[0], *line, "--keyword", "Oven")
     assert '"keyword": "oven"' in given.stdout
     assert '"keyword_from": "given"' in given.stdout
-    (twins[0] / "rows.csv").write_text("id;text\n1;A dog runs.\n2;\n")
+    (twins[0] / "rows.csv").write_text("id;text\n1;\n2;A dog runs.\n")
     rows = ("--file", "rows.csv", "--separator", ";", "--skip-empty")
-    assert len(tiny_project.call(twins[0], *line[:-1], *rows).stdout.splitlines()) == 1
+    (kept,) = tiny_project.call(twins[0], *line[:-1], *rows).stdout.splitlines()
+    assert kept.startswith('{"row": 1, ')
     wrong = tiny_project.call(twins[0], *tiny_project.command("predict", "hlc", "x"))
     assert wrong.returncode == 1
     assert wrong.stderr == "keycontrast: no run is called 'hlc'; did you mean 'hcl'?\n"
