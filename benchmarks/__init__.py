@@ -1,1 +1,1 @@
-"""What the project's engines cost beside their named peers, measured in one command: ``python -m benchmarks``."""
+"""Time and memory of the project's engines beside named peers: ``python -m benchmarks``."""

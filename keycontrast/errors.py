@@ -9,7 +9,7 @@ from pathlib import Path
 
 # Exit status of a stage that did not name something to mend, so that another attempt makes sense; else it is 1.
 CRASHED = 70
-# What keeps a file from being written, and the remedy.
+# Reasons why a file cannot be written, with the remedy.
 _UNWRITTEN = {
     errno.ENOSPC: ("the disk is full", "Free some space"),
     errno.EDQUOT: ("the quota of disk space is used up", "Free some space"),

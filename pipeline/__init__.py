@@ -1,1 +1,1 @@
-"""What a person runs: the command line, the Prefect flows, inspection, prediction and diagnosis."""
+"""The command line, the Prefect flow, inspection, prediction and diagnosis."""

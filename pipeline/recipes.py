@@ -30,7 +30,7 @@ _HEADER = """\
 
 @dataclass(frozen=True)
 class Change:
-    """What choosing a recipe changes."""
+    """The changes that choosing a recipe makes."""
 
     params: Params
     text: str   # new content of ``params.yaml``
@@ -140,7 +140,7 @@ def _part(content: dict[str, Any], models: Sequence[str], place: str) -> dict[st
 
 def plan(name: str, data: str | None = None, root: Path = Path(), changes: Sequence[str] = (),
          models: Sequence[str] = (), called: str | None = None) -> Change:
-    """Return what choosing recipe ``name`` would change in ``root``, without changing it; see :func:`read_recipe`.
+    """Return the changes that recipe ``name`` would make in ``root``, without making them; see :func:`read_recipe`.
 
     Args:
         models: those of its models to take, with what they start from; all if there are none.

@@ -36,7 +36,7 @@ def show_results(dag: Dag, params: Params, console: Console) -> None:
 
 
 def data_remarks(name: str, dag: Collection[str]) -> list[str]:
-    """Return what is odd about a data set, by its metrics of the stages in ``dag``."""
+    """Return warnings about a data set, from the metrics of its stages in ``dag``."""
     counts = {stage: json.loads(path.read_text()) for stage in ("ingest", "annotate") if f"{stage}@{name}" in dag
               and (path := DatasetPaths(name).metrics(stage)).exists()}
     found = []

@@ -1,1 +1,1 @@
-"""What is computed: one module per DVC stage, and what those modules share."""
+"""The DVC stages, one module each, and the code that they share."""

@@ -122,7 +122,7 @@ class _Active:
         return tuple(vector[nodes] for vector in vectors)
 
     def scores(self) -> Scores:
-        """Return what was recorded."""
+        """Return the recorded iterations."""
         return Scores(self._score, self._iterations, self._residual, self._converged)
 
 

@@ -82,7 +82,7 @@ class JiebaAnnotator:
             from jieba.posseg import POSTokenizer
         jieba.setLogLevel(logging.WARNING)
         tokenizer = jieba.Tokenizer()
-        # What `initialize` would read from a cache in the temporary folder, of whatever version wrote it there.
+        # `initialize` would read these from a cache in the temporary folder, which another version may have written.
         tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
         tokenizer.initialized = True
         self._tagger = POSTokenizer(tokenizer)

@@ -46,7 +46,7 @@ def load_pipeline(name: str = "embedded") -> Language:
 
 
 def _locate(name: str) -> str | Path:
-    """Return what ``spacy.load`` needs for ``name``."""
+    """Return the argument of ``spacy.load`` for ``name``."""
     if name == "embedded":
         if not (EMBEDDED_FOLDER / "config.cfg").is_file():
             raise InputError(f"the embedded English pipeline is missing from {EMBEDDED_FOLDER}; restore that "

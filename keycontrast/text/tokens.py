@@ -29,7 +29,7 @@ _CHUNKS = "noun_chunks"
 # Letters and digits, perhaps with hyphens (SARS-CoV-2, 5G); languages and platforms that have signs in their names.
 NAME = re.compile(r"(?=[\w-]*[A-Z])[A-Za-z]+(?:-[A-Za-z]+)*-?\d[\w-]*|[A-Za-z]{2,}\d+|\d[DGK]|"
                   r"[A-Za-z]*\.(?:NET|js|io)|[A-Za-z](?:#|\+\+)")
-# What is read of each spaCy document, in one call.
+# The attributes that are read from each spaCy document in one call.
 _ATTRIBUTES: list[int | str] = ["ORTH", "LEMMA", "POS", "TAG", "IDX", "LENGTH", "IS_STOP", "SENT_START"]
 
 

@@ -1,4 +1,4 @@
-"""What the training loop trains: a module with its items, losses and validation values."""
+"""The interface of the training loop: a module with its items, losses and validation values."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

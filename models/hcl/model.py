@@ -36,7 +36,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What outputs of a batch are generated from; several outputs of one input share it."""
+    """The decoder's inputs for a batch; several outputs of one input share them."""
 
     hidden: Tensor  # encoder states of the input (B, Lx, d)
     mask: Tensor  # True for its real tokens (B, Lx)

@@ -23,7 +23,7 @@ _ENDLESS = (math.inf, -math.inf)
 # How messages of the readers call settings.
 WORDS = Words("the data set's `encoding`", "the data set's `quoting: none`", "the data set's `separator`")
 _PARAPHRASE = {"0": "0", "1": "1", "false": "0", "true": "1"}
-# What a text must hold, by `text_identity`.
+# Characters of which a text needs at least one, by `text_identity`.
 _NEEDED = {"symbols": "letter, digit or symbol", "letters_digits": "letter or digit"}
 TEXT_ROLES: Mapping[str, tuple[str, ...]] = {
     "pairs": ("source", "target"), "triples": ("source", "target", "negative"),

@@ -39,7 +39,7 @@ def text_key(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(kept))
 
 
-# What makes two texts the same, by the values of `text_identity`.
+# The key by which texts are equal, for each value of `text_identity`.
 IDENTITIES: Mapping[str, Callable[[str], str]] = {"symbols": symbol_key, "letters_digits": text_key}
 
 

@@ -171,5 +171,5 @@ def family(name: str, label: str = "") -> Family:
 
 
 def standing_alone() -> dict[str, Callable[[Sequence[Text], Sequence[Sequence[Text]]], Statistic]]:
-    """Return what computes each metric that is computed by itself, from outputs and references."""
+    """Return the functions of outputs and references that compute one metric each."""
     return {one.key: one.statistic for one in _ALL if one.statistic is not None}

@@ -1,1 +1,1 @@
-"""What the runs come to: comparison between them, and the report."""
+"""Comparison of runs, and the report."""

@@ -27,7 +27,7 @@ TEXTS_EACH = 4          # of each phrase
 LETTERS = 400           # of one text
 _OF_TEXTS = 0.45        # share of the bytes that is for texts
 _ROWS = 131_072
-# What could end a script element, begin a comment, or end a line of older scripts.
+# Characters that could end a script element, begin a comment, or end a line of older scripts.
 _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
 
 

@@ -1,4 +1,4 @@
-"""What each track shows of its results; a track is registered here once."""
+"""The tables and figures of each track; a track is registered here once."""
 
 from stages.results.track import TrackResults
 from stages.results.tracks.clld import CLLD

@@ -63,7 +63,7 @@ _PRINTED = {Row(_FULL): "Ours", **{Row(_FULL, frozenset({part})): name for part,
     ("graph", "w/o graph"), ("keyword", "w/o keyword"), ("mahalanobis contrast", "w/o MA"), ("latent", "BERT-GEN"))}}
 _CONTRASTS = ("instance", "keyword", "mahalanobis")
 _OF_KEYWORDS = {"keyword contrast", "mahalanobis contrast"}
-# What items see of the graph in training, where it is not the default.
+# The part of the graph that training items see, where it is not the default.
 _SEEN = {"leaking": f"{ADDED}leaking graph", "item": "own edges of the item alone hidden"}
 _WEIGHT = "cosine"     # of impostors, by default
 

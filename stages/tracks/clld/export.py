@@ -47,7 +47,7 @@ class TrainedOn:
 
 @dataclass(frozen=True)
 class LoadedClassifier:
-    """What the folder of a trained classifier holds; the model is in evaluation mode."""
+    """A trained classifier as loaded from its folder; the model is in evaluation mode."""
 
     model: ClldModel
     tokenizer: PreTrainedTokenizerBase

@@ -17,7 +17,7 @@ from stages.common.tables import read_frame
 if TYPE_CHECKING:
     from stages.params import Params as Validated
 
-# What stands in the place of an encoder's source for the model that starts from none.
+# The `encoder` of models without a pretrained encoder.
 TEXTCNN = "textcnn"
 # By value of `contrast`, as published (CLLD Table III), and further rows of ours (docs/clld.md).
 LABELS = {"none": "CT", "uniform": "CT+CL", "static_tau_pairs": "CT+CLSLED", "adaptive": "CT+CLALD",
@@ -133,7 +133,7 @@ _DISTANCES = LABEL_DISTANCE.arrow().names
 
 
 def source_of(params: "Params | Validated", name: str) -> str:
-    """Return what model ``name`` starts from: ``textcnn``, or a source of an encoder."""
+    """Return the encoder of model ``name``: ``textcnn``, or a source of an encoder."""
     return str(params.models.clld[name].encoder or params.encoder.source)
 
 

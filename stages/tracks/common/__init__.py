@@ -1,1 +1,1 @@
-"""What the tracks share: the frame of training, generating and evaluating."""
+"""Code that the tracks share: the frame of training, generation and evaluation."""

@@ -1,1 +1,1 @@
-"""What the HCL stages share: items, batches, keyword lookup, decoding."""
+"""Code that the HCL stages share: items, batches, keyword lookup, decoding."""

@@ -31,7 +31,7 @@ from stages.tracks.hcl.data import STAGE, Marks, TripleBatches
 
 # Kinds of models (``model_type``) whose weights an architecture of ``transformers`` can begin with.
 _FAMILIES = {"dialogpt": ("gpt2",), "simctg": ("gpt2",), "t5": ("t5", "mt5"), "t5_claps": ("t5", "mt5")}
-# What T5 is asked for, by what a data set's rows are.
+# T5's prefix, by the structure of the data set.
 _TASKS = {"dialogue": "reply: ", "stories": "continue: "}
 _K1, _B = 1.2, 0.75  # of BM25
 _ROWS = 256  # items that are compared with all others at once

@@ -189,7 +189,7 @@ class TrainedOn:
     max_source: int             # word pieces that are read, special tokens not counted
     max_target: int
     keep: Keep                  # which end of a longer input is read
-    # What found the keywords, as table ``keywords`` says; a new text's keyword is found by the same.
+    # The keyword method, as in table ``keywords``; keywords of new texts are found by the same one.
     keywords: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -22,7 +22,7 @@ _PRESETS: dict[str, dict[str, Any]] = {"paper": {
 
 
 class _Row(Switches):
-    """What is trained, and by which preset."""
+    """The trained architecture and its preset."""
 
     presets: ClassVar[Presets] = _PRESETS
 
@@ -171,7 +171,7 @@ class GenerateHcl(Block):
 
 
 class ProbeHcl(Block):
-    """What a trained model does with keywords and with its latent space (HCL Table 4 and Figure 3)."""
+    """The effect of keywords on a trained model, and its latent space (HCL Table 4 and Figure 3)."""
 
     split: Literal["train", "validation", "test"] = "test"
     items: int = Field(100, ge=2, description="items of the t-SNE picture, a seeded sample")

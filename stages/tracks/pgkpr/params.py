@@ -73,7 +73,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
 
 
 class _Row(Switches):
-    """What is trained, and by which preset."""
+    """The trained architecture and its preset."""
 
     presets: ClassVar[Presets] = _PRESETS
 
