@@ -50,11 +50,11 @@ def _plain(value: Any) -> str:
 
 def _fitted(widths: Sequence[int], total: int) -> list[int]:
     """Return ``widths`` cut to add up to at most ``total``; narrow columns keep theirs, wide ones share the rest."""
-    found = list(widths)
+    fitted = list(widths)
     for done, place in enumerate(sorted(range(len(widths)), key=widths.__getitem__)):
-        found[place] = min(widths[place], total // (len(widths) - done))
-        total -= found[place]
-    return found
+        fitted[place] = min(widths[place], total // (len(widths) - done))
+        total -= fitted[place]
+    return fitted
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], console: Console, title: str) -> None:

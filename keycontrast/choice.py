@@ -80,10 +80,10 @@ class Choice:
         borders = [0, *(np.flatnonzero(np.diff(text)) + 1).tolist(), len(text)] if len(text) else [0]
         for first, last in zip(borders[:-1], borders[1:], strict=True):
             places = [place for place in range(first, last) if kept[place]]
-            taken = [places[one] for one in self._order([keywords[place] for place in places], scores[places], vectors)]
+            best = [places[one] for one in self._order([keywords[place] for place in places], scores[places], vectors)]
             # A text with nothing left keeps a row, as one without phrases has.
-            rows += taken or [first]
-            ranks += range(1, len(taken) + 1) if taken else [0]
+            rows += best or [first]
+            ranks += range(1, len(best) + 1) if best else [0]
         return _ranked_anew(ranked.take(pa.array(rows, pa.int64())), ranks)
 
     def fits(self, keyword: str, score: float, tokens: int, counts: Counter[str] | None = None) -> bool:
@@ -110,12 +110,12 @@ class Choice:
         worth = (1 - self.diversity) * (scores / best if best > 0 else np.zeros(len(scores)))
         like = np.zeros(len(scores))
         left = np.ones(len(scores), dtype=bool)
-        for taken in range(min(self.top, len(scores))):
+        for count in range(min(self.top, len(scores))):
             value = np.where(left, worth - self.diversity * like, -np.inf)
             place = int(value.argmax())  # the first of equals: as they were ranked
             left[place] = False
             near = unit @ unit[place]
-            like = np.maximum(like, near) if taken else near
+            like = np.maximum(like, near) if count else near
             yield place
 
 

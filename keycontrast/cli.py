@@ -81,10 +81,10 @@ def main() -> None:
             sys.stderr.write(f"keycontrast: interrupted{further}\n")
         raise
     except Exception as error:
-        told = unwritten(error)
-        if told is None:
+        message = unwritten(error)
+        if message is None:
             raise
-        _fail(told)
+        _fail(message)
 
 
 def _call() -> None:
@@ -170,16 +170,16 @@ def keywords(file: File, column: Column = None,
     texts = [one.text for one in given]
     if compare is None:
         ranked = engine.rank(texts, top)
-        found = Ranked(given, ranked.table, ranked.skipped)
+        output = Ranked(given, ranked.table, ranked.skipped)
     else:
         compared = engine.compare(_parted(compare), texts, top)
-        found = Ranked(given, compared.table, next(iter(compared.phrases.values())).skipped)
-    if found.skipped:
-        sys.stderr.write(f"keycontrast: {found.skipped} of {len(found.texts)} rows have no text and were left out\n")
+        output = Ranked(given, compared.table, next(iter(compared.phrases.values())).skipped)
+    if output.skipped:
+        sys.stderr.write(f"keycontrast: {output.skipped} of {len(output.texts)} rows have no text and were left out\n")
     if out is not None:
-        _write_parquet(found, out)
+        _write_parquet(output, out)
     else:
-        (print_csv if as_csv else print_json if as_json else print_texts)(found, sys.stdout)
+        (print_csv if as_csv else print_json if as_json else print_texts)(output, sys.stdout)
 
 
 @app.command()
@@ -204,13 +204,13 @@ def graph(file: File, out: Annotated[Path, typer.Option(
     given = [one.text for one in _given(file, column, None, encoding, quoting, separator, skip_empty)]
     engine = _engine(method, language, len(given), stop_words, candidates, seed_words, threshold=threshold,
                      pipeline=pipeline)
-    made = keyword_graph(given, top, keywords=engine, neighbours=neighbours)
+    network = keyword_graph(given, top, keywords=engine, neighbours=neighbours)
     if out.suffix == ".graphml":
-        made.graphml(out)
+        network.graphml(out)
     else:
         with atomic_file(out) as temporary:
-            temporary.write_text(made.svg() if out.suffix == ".svg" else made.html(), encoding="utf-8")
-    sys.stdout.write(f"{out}: {made}\n")
+            temporary.write_text(network.svg() if out.suffix == ".svg" else network.html(), encoding="utf-8")
+    sys.stdout.write(f"{out}: {network}\n")
 
 
 @app.command()
@@ -245,12 +245,13 @@ class Ranked:
 
     def __iter__(self) -> "Iterator[tuple[int, Given, list[dict[str, Any]]]]":
         """Yield number, text and phrases of each text that is not skipped."""
-        found: list[list[dict[str, Any]]] = [[] for _ in self.texts]
+        phrases_of: list[list[dict[str, Any]]] = [[] for _ in self.texts]
         for row in self.table.to_pylist():
             if "phrase" in row:
                 row["phrase"] = " ".join(row["phrase"].split())
-            found[row.pop("row")].append(row)
-        return ((number, given, phrases) for number, (given, phrases) in enumerate(zip(self.texts, found, strict=True))
+            phrases_of[row.pop("row")].append(row)
+        pairs = enumerate(zip(self.texts, phrases_of, strict=True))
+        return ((number, given, phrases) for number, (given, phrases) in pairs
                 if given.text is not None)
 
 

@@ -73,12 +73,12 @@ def _bundled(package: str) -> ResolvedEncoder:
         raise InputError(f"encoder.source: the bundled encoder is not installed. {remedy}")
     folder = Path(list(spec.submodule_search_locations)[0]) / "model"
     weights = folder / "model.safetensors"
-    found = sha256_of(weights) if weights.is_file() else "no file"
-    if found != BUNDLED_SHA256:
+    digest = sha256_of(weights) if weights.is_file() else "no file"
+    if digest != BUNDLED_SHA256:
         raise InputError(f"encoder.source: the bundled encoder's {weights.name} is not the one this project was "
-                         f"made with (sha256 {found}, expected {BUNDLED_SHA256}). {remedy}")
+                         f"made with (sha256 {digest}, expected {BUNDLED_SHA256}). {remedy}")
     return ResolvedEncoder(folder, True, {"name": "sentence-transformers/all-MiniLM-L6-v2",
-                                          "version": BUNDLED_REQUIREMENT, "sha256": found})
+                                          "version": BUNDLED_REQUIREMENT, "sha256": digest})
 
 
 def folder_encoder(folder: Path, source: str, param: str, name: str | None = None,
@@ -91,10 +91,10 @@ def folder_encoder(folder: Path, source: str, param: str, name: str | None = Non
                              f"pickle, which may run any code, so it is not loaded by default. Convert it with the "
                              f"model's save_pretrained, or, if you trust its author, set {ALLOW_PICKLES}=1.")
         weights = pickles
-    missing = [what for what, there in (("config.json", (folder / "config.json").is_file()),
-                                        ("model.safetensors", bool(weights)),
-                                        ("tokenizer", any((folder / name).is_file() for name in _TOKENIZERS)))
-               if not there]
+    missing = [what for what, present in (("config.json", (folder / "config.json").is_file()),
+                                          ("model.safetensors", bool(weights)),
+                                          ("tokenizer", any((folder / name).is_file() for name in _TOKENIZERS)))
+               if not present]
     if missing:
         raise InputError(f"{param}: {source}: {folder} holds no {', no '.join(missing)}. It must be a folder "
                          f"written by save_pretrained of both the model and its tokenizer.")
@@ -112,11 +112,11 @@ def _hub(named: str, param: str) -> ResolvedEncoder:
     from huggingface_hub.errors import HFValidationError, HTTPError
 
     repository, _, revision = named.partition("@")
-    asked = revision or None
+    commit = revision or None
     try:
-        folder = Path(snapshot_download(repository, revision=asked, allow_patterns=_HUB_FILES))
+        folder = Path(snapshot_download(repository, revision=commit, allow_patterns=_HUB_FILES))
         if not any(folder.glob("*.safetensors")) and os.environ.get(ALLOW_PICKLES) == "1":
-            folder = Path(snapshot_download(repository, revision=asked, allow_patterns=[*_HUB_FILES, _PICKLES]))
+            folder = Path(snapshot_download(repository, revision=commit, allow_patterns=[*_HUB_FILES, _PICKLES]))
     except (OSError, HTTPError, HFValidationError) as error:
         fetched = f"{repository} --revision {revision}" if revision else repository
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -99,9 +99,9 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
     tokens = ranking.tokens(given)
     ranked = ranking.ranked(tokens, top)
     named = ranked.filter(pc.greater(ranked["score"], 0)).select(_PAIR)
-    whole = tokens.append_column("text", pa.array([str(given[row]) for row in tokens["text_id"].to_pylist()],
-                                                  pa.string()))
-    holding = contained([whole], Containment(named["keyword"].unique().to_pylist(), lemmas=False))
+    with_texts = tokens.append_column("text", pa.array([str(given[row]) for row in tokens["text_id"].to_pylist()],
+                                                       pa.string()))
+    holding = contained([with_texts], Containment(named["keyword"].unique().to_pylist(), lemmas=False))
     held = pa.concat_tables([named, *(part.select(_PAIR) for part in holding)]).group_by(_PAIR).aggregate([])
     names = pc.unique(held["keyword"])
     names = names.take(pc.sort_indices(names))

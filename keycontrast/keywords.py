@@ -139,8 +139,8 @@ class Comparison:
     def __init__(self, phrases: dict[str, Phrases], ids: pa.Array | None) -> None:
         self.phrases = phrases
         table = _NOTHING.select(["row", "rank"])
-        for method, found in phrases.items():
-            keywords = found.table.select(["row", "rank", "keyword"]).rename_columns(["row", "rank", method])
+        for method, ranked_phrases in phrases.items():
+            keywords = ranked_phrases.table.select(["row", "rank", "keyword"]).rename_columns(["row", "rank", method])
             table = table.join(keywords, ["row", "rank"], join_type="full outer")
         self.table = with_ids(table.sort_by([("row", "ascending"), ("rank", "ascending")]), ids)
 
@@ -258,10 +258,10 @@ class Keywords:
         total = sum(len(part.texts) for part in parts)
         phrases = {}
         for method in methods:
-            found = list(map(self._ranker(method, choice, idf), tokens))
-            counts = choice.counted(found) if self._idf is None else self._counts
+            ranked_parts = list(map(self._ranker(method, choice, idf), tokens))
+            counts = choice.counted(ranked_parts) if self._idf is None else self._counts
             table = pa.concat_tables([_NOTHING, *(self._chosen(method, choice, ranked, part, counts)
-                                                  for ranked, part in zip(found, parts, strict=True))])
+                                                  for ranked, part in zip(ranked_parts, parts, strict=True))])
             phrases[method] = Phrases(with_ids(table, ids), total, skipped=total - sum(map(len, tokens)))
         self._warn(parts)
         return phrases
@@ -324,9 +324,9 @@ class Keywords:
             from keycontrast.text.pipelines import check_annotation
 
             check_annotation(self._pipeline, f"{self._pipeline.lang}_{self._pipeline.meta['name']}", needed)
-        taken: deque[tuple[int, Sequence[Any]]] = deque()
-        for tokens in annotated(self._chunks(rest, taken), self._pipeline, self._language, total, self._workers):
-            yield _Part(*taken.popleft(), tokens)
+        pending: deque[tuple[int, Sequence[Any]]] = deque()
+        for tokens in annotated(self._chunks(rest, pending), self._pipeline, self._language, total, self._workers):
+            yield _Part(*pending.popleft(), tokens)
 
     def _chunks(self, texts: Iterator[Any], taken: deque[tuple[int, Sequence[Any]]]) -> Iterator[pa.Table]:
         """Yield texts with their numbers, a thousand at a time; ``taken`` gets the first number and the texts."""

@@ -68,9 +68,9 @@ def strongest(group: np.ndarray, column: np.ndarray, count: np.ndarray, columns:
     peak = int(count.max(initial=0))
     sizes = np.bincount(group)
     width = (peak + 1) * columns
-    taken = sizes if limit is None else np.minimum(sizes, limit)
-    kept = np.repeat(np.arange(len(sizes)), taken)
-    places = np.arange(len(kept)) + np.repeat(np.cumsum(sizes) - sizes - (np.cumsum(taken) - taken), taken)
+    counts = sizes if limit is None else np.minimum(sizes, limit)
+    kept = np.repeat(np.arange(len(sizes)), counts)
+    places = np.arange(len(kept)) + np.repeat(np.cumsum(sizes) - sizes - (np.cumsum(counts) - counts), counts)
     if len(sizes) * width >= 2**63:
         order = np.lexsort((column, -count, group))[places]
         return kept, column[order], count[order]
@@ -103,8 +103,8 @@ def multiplied(left: sparse.csr_array, right: sparse.csr_array, max_nbr: int | N
     """
     edges, dropped = [], Dropped()
     for first, last in _blocks(left, right, block):
-        found, lost = _resolved(left[first:last] @ right, first, max_nbr)
-        edges.append(found)
+        resolved, lost = _resolved(left[first:last] @ right, first, max_nbr)
+        edges.append(resolved)
         dropped += lost
     return Edges.joined(edges), dropped
 
@@ -175,10 +175,10 @@ def contained(texts: Iterable[pa.Table], containment: Containment) -> Iterator[p
         for row in piece.to_pylist():
             counts = [not stop or pos in (*NOUNS, "ADJ")
                       for stop, pos in zip(row["is_stop"], row["pos"], strict=True)]
-            found = {keyword for first, last, keyword in containment.places(
+            contained_keywords = {keyword for first, last, keyword in containment.places(
                 row["text"], row["start"], row["end"], row["lemma"]) if any(counts[first:last])}
-            ids += [row["text_id"]] * len(found)
-            keywords += found
+            ids += [row["text_id"]] * len(contained_keywords)
+            keywords += contained_keywords
         yield pa.table({"text_id": pa.array(ids, pa.int64()), "keyword": pa.array(keywords, pa.string())})
 
 
@@ -251,12 +251,12 @@ def communities(nodes: int, edges: Edges, resolution: float) -> Communities:
     graph = igraph.Graph(n=nodes, edges=np.column_stack([pairs // nodes, pairs % nodes]))
     igraph.set_random_number_generator(random.Random(_SEED))
     try:
-        found = graph.community_leiden(objective_function="modularity", weights=weights.tolist(),
-                                       resolution=resolution, n_iterations=_PASSES).membership
+        clustering = graph.community_leiden(objective_function="modularity", weights=weights.tolist(),
+                                            resolution=resolution, n_iterations=_PASSES).membership
     finally:
         igraph.set_random_number_generator(random)
-    return Communities(_by_smallest(np.array(found)),
-                       graph.modularity(found, weights=weights.tolist(), resolution=resolution))
+    return Communities(_by_smallest(np.array(clustering)),
+                       graph.modularity(clustering, weights=weights.tolist(), resolution=resolution))
 
 
 def _by_smallest(labels: np.ndarray) -> np.ndarray:

@@ -124,7 +124,7 @@ def laid_out(count: int, links: np.ndarray) -> np.ndarray:
     network.add_nodes_from(range(count))
     if count > _SLOW:
         network.add_edges_from(links.tolist())
-        found = nx.spring_layout(network, seed=1)
+        layout = nx.spring_layout(network, seed=1)
     else:
         graph = csr_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(count, count))
         distances = shortest_path(graph, directed=False, unweighted=True)
@@ -132,9 +132,9 @@ def laid_out(count: int, links: np.ndarray) -> np.ndarray:
         distances[~finite] = 1.2 * max(distances[finite].max(), 1)      # components stand beside each other
         start = {node: (np.cos(angle), np.sin(angle))
                  for node, angle in enumerate(np.linspace(0, 2 * np.pi, count, False))}
-        found = nx.kamada_kawai_layout(
+        layout = nx.kamada_kawai_layout(
             network, dist={node: dict(enumerate(row)) for node, row in enumerate(distances)}, pos=start)
-    places = np.array([found[node] for node in range(count)])
+    places = np.array([layout[node] for node in range(count)])
     spans = np.maximum(np.ptp(places, axis=0), 1e-9)
     ranks = places.round(6).argsort(axis=0, kind="stable").argsort(axis=0) / max(count - 1, 1)
     return ((places - places.min(axis=0)) / spans + ranks) / 2

@@ -159,10 +159,10 @@ def packed(path: Path) -> str | None:
     except PermissionError as error:
         raise InputError(f"{path}: cannot be read: this user has no permission for it. Change its permissions "
                          f"(ls -l).") from error
-    found = next((ending for ending, (magic, _) in _PACKED.items() if head.startswith(magic)), None)
-    if found is None and head and path.suffix.lower() in COMPRESSIONS:
+    ending_found = next((ending for ending, (magic, _) in _PACKED.items() if head.startswith(magic)), None)
+    if ending_found is None and head and path.suffix.lower() in COMPRESSIONS:
         raise _damaged(path, "its first bytes are others")
-    return found
+    return ending_found
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
@@ -344,8 +344,8 @@ def _stray_mark(text: str, line: int, header: Sequence[str], form: TableForm) ->
     field = re.compile(f'"[^"]*+(?:""[^"]*+)*+"|[^"{re.escape(form.delimiter)}]*+')
     record, place = text.rstrip("\r\n"), 0
     for column in header:
-        found = field.match(record, place)
-        place = found.end() + 1 if found else place
+        match = field.match(record, place)
+        place = match.end() + 1 if match else place
         if place <= len(record) and record[place - 1] != form.delimiter:
             return (f"quotation mark: column {column!r} holds one in line {line}, but is not quoted itself. Quote it "
                     f"and double the mark; or, if marks are ordinary characters in this file, use "
@@ -358,11 +358,11 @@ def _stray_mark(text: str, line: int, header: Sequence[str], form: TableForm) ->
 
 def once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object's fields; JSON by itself would keep the last of two with one name."""
-    found = dict(fields)
-    if len(found) != len(fields):
+    content = dict(fields)
+    if len(content) != len(fields):
         names = [name for name, _ in fields]
         raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
-    return found
+    return content
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=once)
@@ -380,21 +380,21 @@ def _json_lines(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
             raise InputError(f"{path}: this is one JSON document. Write one object per line, without commas between "
                              f"them.")
         rows += 1
-        found: Any = None
+        values: Any = None
         problem = character_problem(line, form.encoding, f"line {number}", form.words)
         try:
-            found = None if problem else _DECODER.decode(text)
+            values = None if problem else _DECODER.decode(text)
         except (ValueError, RecursionError) as error:
             what = f"{error.msg}, character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
             problem = f"broken line: not valid JSON in line {number} ({what})"
-        if not problem and not isinstance(found, dict):
+        if not problem and not isinstance(values, dict):
             problem = f"broken line: not a JSON object in line {number}"
         if problem:
             yield Record(number, None, escaped(text), problem)
             continue
         objects = True
-        seen.update(found)
-        yield Record(number, found)
+        seen.update(values)
+        yield Record(number, values)
     if not rows:
         raise InputError(f"{path}: the file has no rows.")
     if objects:

@@ -85,8 +85,8 @@ class _Ranked:
             chunks, ranks = groups.setdefault(own.scrubber(span), ([], []))
             chunks.append(span)
             ranks.append(score)
-        made = [_package.Phrase(text, chunks, len(chunks), max(ranks)) for text, (chunks, ranks) in groups.items()]
-        return sorted(made, key=lambda phrase: (-round(phrase.rank, _DIGITS), phrase.text))
+        phrases = [_package.Phrase(text, chunks, len(chunks), max(ranks)) for text, (chunks, ranks) in groups.items()]
+        return sorted(phrases, key=lambda phrase: (-round(phrase.rank, _DIGITS), phrase.text))
 
 
 class _TextRank(_Ranked, _package.BaseTextRank):
@@ -100,8 +100,8 @@ class _PositionRank(_Ranked, _package.PositionRank):
         of_lemma: dict[int, float] = {}
         for place, (lemma, _) in enumerate(places, 1):
             of_lemma[lemma] = of_lemma.get(lemma, 0.0) + 1 / place
-        found = np.array([of_lemma[lemma] for lemma, _ in nodes])
-        return found / found.sum()
+        weights = np.array([of_lemma[lemma] for lemma, _ in nodes])
+        return weights / weights.sum()
 
 
 def _nodes(rows: list[list[int]], kept: set[int], doc: Doc, stopwords: Any,
@@ -149,15 +149,15 @@ def _ranks(size: int, edges: dict[tuple[int, int], int], restart: np.ndarray | N
         step = np.zeros((size, size))
         step[column, row] = weight
     alone = total == 0
-    found, back = np.full(size, 1.0 / size), (1 - _DAMPING) * towards
+    ranks, back = np.full(size, 1.0 / size), (1 - _DAMPING) * towards
     lonely = bool(alone.any())
     for _ in range(_ITERATIONS):
-        before = found
-        found = step @ before + back
+        before = ranks
+        ranks = step @ before + back
         if lonely:
-            found += _DAMPING * before[alone].sum() * towards
-        if np.abs(found - before).sum() < size * _TOLERANCE:
-            return found.tolist()
+            ranks += _DAMPING * before[alone].sum() * towards
+        if np.abs(ranks - before).sum() < size * _TOLERANCE:
+            return ranks.tolist()
     raise PowerIterationFailedConvergence(_ITERATIONS)
 
 

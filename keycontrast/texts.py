@@ -119,7 +119,7 @@ def _not_decoded(line: int) -> InputError:
 
 
 def _of_lines(file: Path, encoding: str) -> Iterator[str | None]:
-    found = False
+    any_text = False
     for number, line in enumerate(reading.text_lines(file, encoding), 1):
         if problem := reading.character_problem(line, encoding, f"line {number}"):
             raise InputError(f"{file}: {problem}")
@@ -127,11 +127,11 @@ def _of_lines(file: Path, encoding: str) -> Iterator[str | None]:
             raise InputError(f"{file}: line ending: a carriage return (\\r) without a line feed in line {number}; put "
                              f"a line feed in its place.")
         if line.strip():
-            found = True
+            any_text = True
             if fault := reading.text_fault(line, f"line {number}"):
                 raise InputError(f"{file}: {fault.partition(': ')[2]}.")
         yield line.rstrip("\r\n") if line.strip() else None
-    if not found:
+    if not any_text:
         raise InputError(f"{file}: the file has no text. It should hold one per line.")
 
 

@@ -262,10 +262,10 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     params = read_params()
     size = batch_size or (None if file is not None else 1)  # an answer as soon as a line is read
     settings: Any = column, None, encoding, quoting, separator, skip_empty  # FileOptions checks them
-    given, again = tee(texts_from(texts or [], file, sys.stdin, FileOptions(*settings)))
+    given, numbered = tee(texts_from(texts or [], file, sys.stdin, FileOptions(*settings)))
     predicted = prediction.predict(params, run, (text for _, text in given), keyword, samples, size, seed, n)
     for line in predicted:
-        sys.stdout.write(json.dumps({"row": next(again)[0], **line}, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps({"row": next(numbered)[0], **line}, ensure_ascii=False) + "\n")
         sys.stdout.flush()
 
 

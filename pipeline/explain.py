@@ -67,17 +67,17 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     if stops:
         tokens = with_candidates(tokens, subject.language, stops, None)
         ranking = replace(ranking, chunks="annotated") if hasattr(ranking, "chunks") else ranking
-    found = explain(tokens, ranking, settings.phrases, method=by.name, idf=idf, kw_lemma=params.keywords.kw_lemma,
-                    choice=Choice(threshold=threshold, stop_words=stops))
+    explanation = explain(tokens, ranking, settings.phrases, method=by.name, idf=idf, kw_lemma=params.keywords.kw_lemma,
+                          choice=Choice(threshold=threshold, stop_words=stops))
     stored = subject.text_id is not None and subject.dataset is not None
     name = f"Text {subject.text_id} of {subject.dataset.name}" if stored else "New text"  # type: ignore[union-attr]
     console.print(Text(printable(name), style="bold"))
     console.print(Text(printable(subject.text)))
     for sentence in subject.origin:
         console.print(Text(sentence, style="dim"))
-    print_explanation(found, console)
+    print_explanation(explanation, console)
     if stored:
-        _print_stored(subject, found, by, method, console)
+        _print_stored(subject, explanation, by, method, console)
     elif method is None and idf is not None and named_by.needs_pairs:
         _print_scored(subject, named_by, idf, console)
 
@@ -167,18 +167,18 @@ def _print_stored(subject: Subject, found: Explanation, by: KeywordMethod, metho
     kind = stored["method"]
     if kind in NAMING and kind != by.name:
         scores = f" {_scores(subject, kind)}" if METHODS[kind].needs_pairs else ""
-        said = f"That keyword comes from {kind}, not from {by.title}: the ranking above did not choose it.{scores}"
+        remark = f"That keyword comes from {kind}, not from {by.title}: the ranking above did not choose it.{scores}"
     elif kind == "idf":
-        said = "That is a fall-back: the method chose none, so the word of highest IDF was taken."
+        remark = "That is a fall-back: the method chose none, so the word of highest IDF was taken."
     elif kind == "none":
-        said = f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster."
+        remark = f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster."
     elif stored["keyword"] == found.keyword:
         return
     else:
-        said = ("It differs from the choice above, which was ranked by another method (--method)." if method else
-                "It differs from the choice above: the table was made with other params or tokens. Run `keycontrast "
-                "run`.")
-    console.print(Text(said))
+        remark = ("It differs from the choice above, which was ranked by another method (--method)." if method else
+                  "It differs from the choice above: the table was made with other params or tokens. Run `keycontrast "
+                  "run`.")
+    console.print(Text(remark))
 
 
 def _scores(subject: Subject, kind: str) -> str:

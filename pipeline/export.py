@@ -151,23 +151,23 @@ def _write(paths: DatasetPaths, split: str, file: Path) -> int:
 
 def _data_card(params: Params, paths: DatasetPaths, rows: Mapping[str, int], licence: str | None) -> str:
     """Return the card of a data set: splits, columns, rejected rows with the reasons, and source files."""
-    asked, name = params.datasets[paths.name], paths.name
+    settings, name = params.datasets[paths.name], paths.name
     counts = json.loads(paths.metrics("ingest").read_text(encoding="utf-8"))["rows"]
     data = DatasetCardData(
-        language=asked.language, license=licence, pretty_name=name,
-        task_categories=_TASKS.get(structure_of(asked.layout), ["sentence-similarity", "text-generation"]) or None,
+        language=settings.language, license=licence, pretty_name=name,
+        task_categories=_TASKS.get(structure_of(settings.layout), ["sentence-similarity", "text-generation"]) or None,
         configs=[{"config_name": "default", "data_files": [
             {"split": split, "path": f"{split}.parquet"} for split in rows]}])
     names = column_names(paths.table("examples"))
     written = ("example_id", "source", "target", "negative", "references") if "source_id" in names else (
         "example_id", "text", *(["label"] if "label" in names else []))
     refused = [(escaped(reason), f"{count:,}") for reason, count in sorted(counts["not_taken_by_reason"].items())]
-    lines = [f"# {escaped(name)}", "", f"Items of layout `{asked.layout}`, by stage `ingest` of Keycontrast.",
+    lines = [f"# {escaped(name)}", "", f"Items of layout `{settings.layout}`, by stage `ingest` of Keycontrast.",
              "", *table(("split", "items"), [(split, f"{count:,}") for split, count in rows.items()]), "",
              *table(("column", "meaning"), [(f"`{column}`", _MEANING[column]) for column in written], left=2), "",
              "## Rejected rows", "", f"{counts['read']:,} rows were read and {counts['taken']:,} taken.",
              *(["", *table(("reason", "rows"), refused)] if refused else []), "", "## Source", "",
-             *(f"- {escaped(file.name)}, SHA-256 `{sha256_of(file.path)}`" for file in data_files(asked)),
+             *(f"- {escaped(file.name)}, SHA-256 `{sha256_of(file.path)}`" for file in data_files(settings)),
              f"- Seed {params.seed}; hash of the params: `{stage_hash(params.plain(), 'ingest', name)}` (recipe "
              f"`{params.recipe}`)", *_no_licence(licence, "the files above")]
     return f"{_MARK}{data.to_yaml()}\n{_MARK}\n" + "\n".join(lines) + "\n"

@@ -199,8 +199,8 @@ def _bring_up_to_date(session: Session, node: StageNode) -> Any:
     from prefect import get_run_logger
     from prefect.states import Completed
 
-    again = node.changed or node.name in session.forced or "done" in map(session.outcomes.get, node.upstream)
-    if not again:
+    outdated = node.changed or node.name in session.forced or "done" in map(session.outcomes.get, node.upstream)
+    if not outdated:
         session.outcomes[node.name] = "cached"
         session.show.ended(node.name, "cached")
         return Completed(name="Cached", message="up to date")

@@ -154,11 +154,11 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
     Column ``role`` says where they have it: input, output or negative.
     """
     columns = {"input": "keyword", "output": "output_keyword", "negative": "negative_keyword"}
-    role, found = "", pd.DataFrame()
-    while columns and found.empty:
+    role, rows = "", pd.DataFrame()
+    while columns and rows.empty:
         role = next(iter(columns))
-        found = _rows(paths, schemas.CLUSTERS, pc.field(columns.pop(role)) == keyword)
-    ids = found["example_id"].sort_values().head(count)
+        rows = _rows(paths, schemas.CLUSTERS, pc.field(columns.pop(role)) == keyword)
+    ids = rows["example_id"].sort_values().head(count)
     examples = _rows(paths, schemas.EXAMPLES, pc.field("example_id").isin(pa.array(ids, pa.int64())))
     roles = ["source", "target", "negative"]
     used = pa.array(pd.concat([examples[f"{name}_id"].dropna() for name in roles]), pa.int64())

@@ -69,13 +69,13 @@ def standing(track: Track, run: str, seed: int) -> str | None:
         return f"run {run} is not evaluated; `keycontrast run {track.evaluated_by}@{run}` evaluates it."
     metrics = json.loads(paths.metrics.read_text(encoding="utf-8"))
     own, copy = metrics["run"], metrics.get("baselines", {}).get("copy", {})
-    found = [f"{title} {100 * own[name]:.1f}, copying the source {100 * copy[name]:.1f}"
-             for name, title in _AHEAD.items() if name in own and name in copy and own[name] < copy[name]]
+    problems = [f"{title} {100 * own[name]:.1f}, copying the source {100 * copy[name]:.1f}"
+                for name, title in _AHEAD.items() if name in own and name in copy and own[name] < copy[name]]
     outputs = read_table(paths.predictions, track.schemas["predictions"], ["sample", "prediction"]).to_pandas()
     outputs = outputs.loc[outputs["sample"] == 0, "prediction"]
     distinct = outputs.nunique() / max(1, len(outputs))
-    found += [f"{100 * distinct:.0f} % of its outputs are distinct"] if distinct < _FEW_DISTINCT else []
-    return f"run {run} is poor on its {len(outputs)} evaluated items: {'; '.join(found)}." if found else None
+    problems += [f"{100 * distinct:.0f} % of its outputs are distinct"] if distinct < _FEW_DISTINCT else []
+    return f"run {run} is poor on its {len(outputs)} evaluated items: {'; '.join(problems)}." if problems else None
 
 
 class StageFinding:

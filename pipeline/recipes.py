@@ -73,24 +73,24 @@ def _chosen(recipe: Any, changes: Sequence[str], place: str) -> dict[str, Any]:
     if not isinstance(recipe, Mapping):
         raise InputError(f"{place}: must hold names and values, found {type(recipe).__name__}.")
     content = reduce(_changed, changes, dict(recipe))
-    said: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     if "by_dataset" in content:
         by_dataset = _mapping(content, "by_dataset", place)
-        said["dataset"] = str(content.get("dataset"))
-        if said["dataset"] not in by_dataset:
-            raise InputError(f"{place}: dataset: by_dataset holds no {said['dataset'][:100]!r}; "
-                             f"{nearest(said['dataset'], by_dataset)}")
-        found = _mapping(by_dataset, said["dataset"], f"{place}: by_dataset")
-        content = reduce(_changed, changes, laid_over(_for_dataset(content, said["dataset"]), found))
+        chosen["dataset"] = str(content.get("dataset"))
+        if chosen["dataset"] not in by_dataset:
+            raise InputError(f"{place}: dataset: by_dataset holds no {chosen['dataset'][:100]!r}; "
+                             f"{nearest(chosen['dataset'], by_dataset)}")
+        overrides = _mapping(by_dataset, chosen["dataset"], f"{place}: by_dataset")
+        content = reduce(_changed, changes, laid_over(_for_dataset(content, chosen["dataset"]), overrides))
         del content["by_dataset"], content["dataset"]
     if "every_model" in content:
-        said.update(_mapping(content, "every_model", place))
+        chosen.update(_mapping(content, "every_model", place))
         content = {name: value for name, value in content.items() if name != "every_model"}
-    if not said:
+    if not chosen:
         return content
     models = _mapping(content, "models", place)
     return {**content, "models": {
-        track: {name: laid_over(said, _mapping(models[track], name, f"{place}: models.{track}"))
+        track: {name: laid_over(chosen, _mapping(models[track], name, f"{place}: models.{track}"))
                 for name in _mapping(models, track, f"{place}: models")} for track in models}}
 
 

@@ -129,10 +129,10 @@ def differs_by_rounding(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
     A dep is the same, too, if a stage with the same inputs made it.
     """
-    made: set[str] = set()
+    rebuilt: set[str] = set()
     rest = {name for name in after if after[name] != before.get(name)}
-    while same := {name for name in rest if name in before and _same_inputs(before[name], after[name], made)}:
-        made |= {path for name in same for path in _hashes(after[name], "outs")}
+    while same := {name for name in rest if name in before and _same_inputs(before[name], after[name], rebuilt)}:
+        rebuilt |= {path for name in same for path in _hashes(after[name], "outs")}
         rest -= same
     return not rest
 
@@ -183,9 +183,9 @@ def show_verified(console: Console, root: Path = Path()) -> bool:
             what = "has other bytes than its stage has written" if here.exists() else "is not there"
             sound = kept.is_file() and digest_of(kept) == digest
             # If files are links into DVC's cache, both are damaged, and DVC would keep the damaged one.
-            again = f"Delete {kept}. " if kept.is_file() else ""
+            remedy = f"Delete {kept}. " if kept.is_file() else ""
             back = (f"`dvc checkout --force {path}` brings it back" if sound else
-                    f"{again}Make it again: `keycontrast run --force {name}`")
+                    f"{remedy}Make it again: `keycontrast run --force {name}`")
             faults.append(f"{path}: {what}. {back}.")
     for fault in faults:
         console.print(plain(fault), style="red", markup=False, soft_wrap=True)

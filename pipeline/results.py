@@ -39,21 +39,21 @@ def data_remarks(name: str, dag: Collection[str]) -> list[str]:
     """Return warnings about a data set, from the metrics of its stages in ``dag``."""
     counts = {stage: json.loads(path.read_text()) for stage in ("ingest", "annotate") if f"{stage}@{name}" in dag
               and (path := DatasetPaths(name).metrics(stage)).exists()}
-    found = []
+    notes = []
     if classes := counts.get("ingest", {}).get("classes"):
         unseen = [label for label, count in classes["test"].items() if count and not classes["train"][label]]
-        found += [f"no text of class {', '.join(map(repr, unseen))} is in training, and the test split has some; no "
+        notes += [f"no text of class {', '.join(map(repr, unseen))} is in training, and the test split has some; no "
                   f"model can name it"] if unseen else []
     examples = counts.get("ingest", {}).get("examples", {})
     tested = examples.get("test", _FEW_ITEMS)
     if tested < _FEW_ITEMS and sum(examples.values()) > examples.get("train", 0):
-        found.append(f"the test split has {tested} items; fewer than {_FEW_ITEMS} tell nothing about differences. "
+        notes.append(f"the test split has {tested} items; fewer than {_FEW_ITEMS} tell nothing about differences. "
                      f"Raise ingest.test, or name a published split")
     texts = counts.get("annotate", {})
     if texts.get("other_language"):
-        found.append(f"{texts['other_language']} of {texts['texts']} texts are not written as the data set's language "
+        notes.append(f"{texts['other_language']} of {texts['texts']} texts are not written as the data set's language "
                      f"is; their phrases mean little")
-    return found
+    return notes
 
 
 def results_tables(params: Params, runs: Collection[str], root: Path = Path(), width: int = 80) -> list[Table]:
@@ -65,10 +65,10 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
     tables, read = [], cast(Any, params)
     for track in TRACKS.values():
         known = {name: run for name, run in seeded_runs(params, track).items() if run.name in runs}
-        found: dict[str, list[dict[str, Any]]] = {}
+        by_track: dict[str, list[dict[str, Any]]] = {}
         for name, one in known_metrics(known, root):
-            found.setdefault(known[name].name, []).append(one)
-        if not found:
+            by_track.setdefault(known[name].name, []).append(one)
+        if not by_track:
             continue
         columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
         table = Table(title=track.headline, title_justify="left", caption_justify="left", header_style="bold",
@@ -77,7 +77,7 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
         for heading in ("items", *(column.short for column in columns)):
             table.add_column(heading, justify="right", no_wrap=True)
         baselines_shown, captions = set[str](), []
-        for run, seeds in found.items():
+        for run, seeds in by_track.items():
             model = track.runs(params)[run].model
             dataset, items = track.models(params)[model].dataset, str(seeds[0]["counts"].get("examples", ""))
             baselines = json.dumps([dataset, seeds[0]["baselines"]], sort_keys=True)

@@ -129,9 +129,9 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
         for remark in [*hub_remarks(params.plain()), *clear_leftovers()]:
             display.say(remark, "yellow")
         with own_lock(display.say, save):
-            again = force or seed is not None
-            dag = read_dag(targets=targets, only=only, restore=not (again or only), say=display.say)
-            forced = resolve(dag, targets) if again else []
+            rerun = force or seed is not None
+            dag = read_dag(targets=targets, only=only, restore=not (rerun or only), say=display.say)
+            forced = resolve(dag, targets) if rerun else []
             forget_seeds(params, forced, seed)
             outcomes, failures = dict.fromkeys(dag, "cached"), dict[str, StageFailure]()
             if names := forced or out_of_date(dag):

@@ -153,13 +153,13 @@ def run(sql: str, path: Path | None, dataset: str | None, form: Literal["table",
         console: Console) -> None:
     """Print the answer to a query of all artifacts, or of the file or folder ``path``."""
     files = catalog() if path is None else catalog(path) if path.is_dir() and not is_table(path) else single_file(path)
-    with answer(sql, files, dataset) as found:
+    with answer(sql, files, dataset) as result:
         if form == "csv":
-            write_csv(found, sys.stdout, rows)
+            write_csv(result, sys.stdout, rows)
         elif form == "json":
-            write_json(found, sys.stdout, rows)
+            write_json(result, sys.stdout, rows)
         else:
-            print_answer(found, console, rows)
+            print_answer(result, console, rows)
 
 
 @contextmanager
@@ -200,7 +200,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: 
 
     A warning says why a table has no rows, if the query names it.
     """
-    scanned, made = [], set()
+    scanned, names = [], set()
     for schema, views in files.schemas.items():
         connection.execute(f'CREATE SCHEMA "{schema}"')
         connection.execute(f"SET schema = '\"{schema}\"'")
@@ -209,13 +209,13 @@ def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: 
             if content is not None and content.schema.names:
                 connection.from_arrow(content).create_view(view)
                 scanned.append(content)
-                made.add((schema, view))
+                names.add((schema, view))
                 reason = read_metadata(path).get("reason") if is_table(path) else None
                 if reason and _names(sql, view):
                     _log.warning("%s was left without rows: %s", path, reason)
     connection.execute("SET schema = 'main'")
     for view, schema in files.short_names(dataset).items():
-        if (schema, view) in made:
+        if (schema, view) in names:
             connection.execute(f'CREATE VIEW "{view}" AS FROM "{schema}"."{view}"')
     return scanned
 

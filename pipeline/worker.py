@@ -133,8 +133,8 @@ def _reproduced(name: str, log: Path, environment: Mapping[str, str], force: boo
 
 def _failure(name: str, log: Path, message: str) -> StageFailure:
     """Return the failure of a stage by the exit status in DVC's message."""
-    found = re.search(r"exited with (-?\d+)$", message)
-    status = int(found[1]) if found else CRASHED
+    match = re.search(r"exited with (-?\d+)$", message)
+    status = int(match[1]) if match else CRASHED
     number = -status if status < 0 else status - 128  # a shell adds 128 to the number of a signal
     if number in set(signal.Signals):
         return StageCrash(f"ended by {signal.Signals(number).name}: by a person, or by the system because memory was "

@@ -47,22 +47,22 @@ def with_candidates(tokens: pa.Table, language: str, stop_words: frozenset[str],
 
     ``stop_words``, in normal form, part chunks. Occurrences of a ``vocabulary`` take the place of noun chunks.
     """
-    made = [tokens.slice(0, 0)]
+    parts = [tokens.slice(0, 0)]
     for block in blocks(tokens):
         rows = _without(block, stop_words) if stop_words else block.table
-        made.append(with_chunks(rows, "auto", language) if vocabulary is None else _occurrences(rows, vocabulary))
-    return pa.concat_tables(made)
+        parts.append(with_chunks(rows, "auto", language) if vocabulary is None else _occurrences(rows, vocabulary))
+    return pa.concat_tables(parts)
 
 
 def listed_words(name: str, words: Any) -> tuple[str, ...]:
     """Return the words or phrases that an option lists."""
     if isinstance(words, str) or not isinstance(words, Iterable):
         raise InputError(f"{name}: a list of words is needed, such as ['water', 'red ball'], found {words!r}")
-    found = tuple(words)
-    for word in found:
+    word_list = tuple(words)
+    for word in word_list:
         if not isinstance(word, str) or not word.strip():
             raise InputError(f"{name}: a word is needed, found {word!r}")
-    return found
+    return word_list
 
 
 def _set_chunks(block: TokenBlock, begin: np.ndarray, end: np.ndarray) -> pa.Table:
@@ -114,15 +114,15 @@ def _without(block: TokenBlock, words: frozenset[str]) -> pa.Table:
     span, places = span[~stops[places]], places[~stops[places]]
     opens = np.append(True, (np.diff(span) != 0) | (np.diff(places) != 1))[:len(places)]
     closes = np.append(opens[1:], True)[:len(places)]
-    made = _set_chunks(block, places[opens], places[closes] + 1)
+    chunked = _set_chunks(block, places[opens], places[closes] + 1)
     lengths = np.diff(block.offsets)
-    return _with_columns(made, {name: list_array(lengths, pc.if_else(pa.array(stops), _NO_WORD, block.column(name)))
-                                for name in ("pos", "tag")})
+    return _with_columns(chunked, {name: list_array(lengths, pc.if_else(pa.array(stops), _NO_WORD, block.column(name)))
+                                   for name in ("pos", "tag")})
 
 
 def _occurrences(tokens: pa.Table, vocabulary: "Containment") -> pa.Table:
     block = TokenBlock(tokens)
-    found = [(first, last) for (text, starts, ends), offset in zip(written_texts(block), block.offsets, strict=False)
+    spans = [(first, last) for (text, starts, ends), offset in zip(written_texts(block), block.offsets, strict=False)
              for first, last in sorted({(first + offset, last + offset) for first, last, _ in vocabulary.places(
                  text, starts.tolist(), ends.tolist(), ())})]
-    return _set_chunks(block, *np.array(found, dtype=np.int64).reshape(-1, 2).T)
+    return _set_chunks(block, *np.array(spans, dtype=np.int64).reshape(-1, 2).T)

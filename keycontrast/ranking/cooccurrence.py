@@ -56,9 +56,9 @@ class Graphs:
     def first_token(self) -> np.ndarray:
         """Place of each node's first token in the block, (nodes,)."""
         places = np.flatnonzero(self.node_of >= 0)
-        found = np.empty(int(self.offsets[-1]), dtype=np.int64)
-        found[self.node_of[places[::-1]]] = places[::-1]
-        return found
+        first = np.empty(int(self.offsets[-1]), dtype=np.int64)
+        first[self.node_of[places[::-1]]] = places[::-1]
+        return first
 
 
 def word_graphs(block: TokenBlock, window: int, language: str) -> Graphs:

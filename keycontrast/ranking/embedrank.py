@@ -61,23 +61,23 @@ class EmbedRanking:
         if isinstance(self.encoder, str):
             return _embedder(self.encoder, self.longest, self.param)(texts, size)
         with _READING:
-            found = np.asarray(self.encoder.encode(list(texts)) if texts else np.zeros((0, 1)), dtype=np.float32)
-        if found.ndim != 2 or len(found) != len(texts) or not np.isfinite(found).all():
+            vectors = np.asarray(self.encoder.encode(list(texts)) if texts else np.zeros((0, 1)), dtype=np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
             raise InputError(f"{self.param}: encode must return a vector of finite numbers for each text, but for "
-                             f"{len(texts)} texts returned an array of shape {found.shape}.")
-        return _unit(found)
+                             f"{len(texts)} texts returned an array of shape {vectors.shape}.")
+        return _unit(vectors)
 
     def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> Solved:
         """Score the noun chunks of every text of ``block``; a text's numbers depend on that text alone."""
         block = TokenBlock(with_chunks(block.table, self.chunks, self.language))
         chunks = block.chunks
         texts, row = np.unique(chunks.text, return_inverse=True)
-        whole = span_text(block, Spans(texts, block.offsets[texts], block.offsets[texts + 1])).to_pylist()
+        surfaces = span_text(block, Spans(texts, block.offsets[texts], block.offsets[texts + 1])).to_pylist()
         codes, forms = encode(span_text(block, chunks), normal_form)
-        meant = self.vectors(whole, _TEXTS)
+        text_vectors = self.vectors(surfaces, _TEXTS)
         if self.seeds:
-            meant = _unit(3 * meant + self.vectors(self.seeds).mean(axis=0))
-        cosine = np.einsum("ij,ij->i", meant[row], self.vectors(forms)[codes])
+            text_vectors = _unit(3 * text_vectors + self.vectors(self.seeds).mean(axis=0))
+        cosine = np.einsum("ij,ij->i", text_vectors[row], self.vectors(forms)[codes])
         close = np.maximum(np.round(cosine.astype(np.float64), _DECIMALS), 0.0)
         return without_graph(block, chunks, close * keyness(block, chunks, idf))
 
@@ -97,7 +97,7 @@ def _embedder(source: str, longest: int, param: str) -> Callable[[Sequence[str],
     widest = min(int(tokenizer.model_max_length), longest)
 
     def embedded(texts: Sequence[str], size: int) -> np.ndarray:
-        found = np.zeros((len(texts), encoder.config.hidden_size), dtype=np.float32)
+        texts_embedded = np.zeros((len(texts), encoder.config.hidden_size), dtype=np.float32)
         with _READING, torch.inference_mode():
             lengths = [len(ids) for ids in tokenizer(list(texts))["input_ids"]] if texts else []
             threads = torch.get_num_threads()
@@ -108,10 +108,10 @@ def _embedder(source: str, longest: int, param: str) -> Callable[[Sequence[str],
                     mask = encoded["attention_mask"].unsqueeze(-1)
                     states = encoder(**encoded).last_hidden_state
                     vectors = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
-                    found[chunk.items] = vectors[:len(chunk.items)].numpy()
+                    texts_embedded[chunk.items] = vectors[:len(chunk.items)].numpy()
             finally:
                 torch.set_num_threads(threads)
-        return _unit(found)
+        return _unit(texts_embedded)
 
     return embedded
 

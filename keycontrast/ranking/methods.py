@@ -65,10 +65,10 @@ class Settings:
     def __post_init__(self) -> None:
         if self.method not in METHODS and self.method not in PACKAGE_ALONE:
             raise InputError(f"textrank.method: no ranking is called {self.method!r}; {nearest(self.method, METHODS)}")
-        for name, found, valid in (("compat", self.compat, COMPAT), ("engine", self.engine, ENGINES),
+        for name, value, valid in (("compat", self.compat, COMPAT), ("engine", self.engine, ENGINES),
                                    ("chunks", self.chunks, CHUNKS)):
-            if found not in valid:
-                raise InputError(f"textrank.{name}: found {found!r}; {nearest(found, valid)}")
+            if value not in valid:
+                raise InputError(f"textrank.{name}: found {value!r}; {nearest(value, valid)}")
 
     @property
     def as_package(self) -> bool:
@@ -184,11 +184,11 @@ def _pagerank(graphs: Graphs, personalisation: np.ndarray, settings: Settings) -
     scaled to sum to 1 (Langville and Meyer 2004)."""
     if settings.as_package:
         return solve_as_networkx(graphs, personalisation, settings.damping, settings.max_iterations)
-    found = solve(graphs, (1 - settings.damping) * personalisation, settings.damping, settings.tolerance,
-                  settings.max_iterations)
-    total = sum_by(graphs.text, found.score, len(graphs.offsets) - 1)
+    scores = solve(graphs, (1 - settings.damping) * personalisation, settings.damping, settings.tolerance,
+                   settings.max_iterations)
+    total = sum_by(graphs.text, scores.score, len(graphs.offsets) - 1)
     share = np.divide(1.0, total, out=np.ones_like(total), where=total > 0)
-    return Scores(found.score * share[graphs.text], found.iterations, found.residual * share, found.converged)
+    return Scores(scores.score * share[graphs.text], scores.iterations, scores.residual * share, scores.converged)
 
 
 def _discounted(spans: Spans, graphs: Graphs, score: np.ndarray) -> np.ndarray:

@@ -87,13 +87,13 @@ def ranker(ranking: Ranking, phrases: int, idf: InverseFrequency | None = None) 
         tables = [PHRASES.empty_table()]
         for block in blocks(tokens):
             solved = ranking.solve(block, idf)
-            found = rank_spans(block, solved, idf, phrases)
-            status = statuses(block, solved, found)
+            rows = rank_spans(block, solved, idf, phrases)
+            status = statuses(block, solved, rows)
             texts = Counter(dict(zip(STATUSES, np.bincount(status, minlength=len(STATUSES)).tolist(), strict=True)))
             report.add(Report(texts) if not solved.iterated else Report(
                 texts, int(solved.scores.iterations.max(initial=0)),
                 float(solved.scores.residual[solved.scores.converged].max(initial=0.0))))
-            tables.append(_rows(block, found, status))
+            tables.append(_rows(block, rows, status))
         return Ranked(pa.concat_tables(tables).sort_by([("text_id", "ascending"), ("rank", "ascending")]), report)
 
     return ranked
@@ -111,18 +111,18 @@ def rank_spans(block: TokenBlock, solved: Solved, idf: InverseFrequency | None, 
     forms = list(map(normal_form, known)) if solved.as_package else known
     named = np.array([bool(form) for form in forms], dtype=bool)[codes]
     places, best = _once(solved.spans, codes, np.flatnonzero(named), solved.score)
-    found = solved.spans.take(places)
+    spans = solved.spans.take(places)
     if solved.as_package:
         tie = np.argsort(sorted(range(len(known)), key=known.__getitem__)).astype(np.int64)
-        order = np.lexsort((tie[codes[places]], -best, found.text))
+        order = np.lexsort((tie[codes[places]], -best, spans.text))
     else:
-        means = np.zeros(len(found)) if idf is None else idf.means(block, found)
-        order = best_first(found.text, best, means, found.start, found.end)
-    text = found.text[order]
+        means = np.zeros(len(spans)) if idf is None else idf.means(block, spans)
+        order = best_first(spans.text, best, means, spans.start, spans.end)
+    text = spans.text[order]
     rank = np.arange(len(order)) - np.searchsorted(text, text) + 1
     kept = rank <= (len(rank) if limit is None else limit)
     order, chosen = order[kept], pa.array(places[order[kept]])
-    return Phrases(found.take(order), rank[kept], best[order], written.take(chosen),
+    return Phrases(spans.take(order), rank[kept], best[order], written.take(chosen),
                    pa.array(forms, pa.string()).take(pa.array(codes[places[order]])))
 
 
@@ -143,13 +143,13 @@ def statuses(block: TokenBlock, solved: Solved, phrases: Phrases) -> np.ndarray:
 
 def _rows(block: TokenBlock, phrases: Phrases, status: np.ndarray) -> pa.Table:
     """Return the rows of all texts, those without phrases last."""
-    found, names = phrases.spans, pa.array(STATUSES)
-    begin = block.offsets[found.text]
+    spans, names = phrases.spans, pa.array(STATUSES)
+    begin = block.offsets[spans.text]
     ranked = pa.table({
-        "text_id": block.text_ids[found.text], "rank": phrases.rank, "phrase": phrases.phrase,
-        "keyword": phrases.keyword, "score": phrases.score, "token_start": found.start - begin,
-        "token_end": found.end - begin, "status": names.take(pa.array(status[found.text]))})
-    without = np.flatnonzero(np.bincount(found.text, minlength=len(status)) == 0)
+        "text_id": block.text_ids[spans.text], "rank": phrases.rank, "phrase": phrases.phrase,
+        "keyword": phrases.keyword, "score": phrases.score, "token_start": spans.start - begin,
+        "token_end": spans.end - begin, "status": names.take(pa.array(status[spans.text]))})
+    without = np.flatnonzero(np.bincount(spans.text, minlength=len(status)) == 0)
     others = pa.table({"text_id": block.text_ids[without], "rank": np.zeros_like(without),
                        "status": names.take(pa.array(status[without]))})
     return pa.concat_tables([ranked, others], promote_options="default").cast(PHRASES)

@@ -46,14 +46,14 @@ class YakeRanking:
         """Score the phrases that the package finds in every text of ``block``."""
         # Twice as many, of which some cross paragraphs; a longer list of the package begins with the shorter one.
         extract = _extractor(self.language, self.ngrams, 2 * self.top).extract_keywords
-        found: list[tuple[int, int, int, float]] = []
+        candidates: list[tuple[int, int, int, float]] = []
         for row, (text, starts, ends) in enumerate(written_texts(block)):
             placed = ((_place(phrase, text, starts, ends), score) for phrase, score in extract(text))
             for place, score in islice(((place, score) for place, score in placed if place is not None), self.top):
                 start, end = place + block.offsets[row]
-                found.append((row, start, end, 1 / float(score)))
-        places = np.array([one[:3] for one in found], dtype=np.int64).reshape(-1, 3)
-        score = np.array([one[3] for one in found], dtype=np.float64)
+                candidates.append((row, start, end, 1 / float(score)))
+        places = np.array([one[:3] for one in candidates], dtype=np.int64).reshape(-1, 3)
+        score = np.array([one[3] for one in candidates], dtype=np.float64)
         return without_graph(block, Spans(*places.T), score, scrub=False)
 
 
@@ -62,14 +62,14 @@ def _place(phrase: str, text: str, starts: np.ndarray, ends: np.ndarray) -> np.n
 
     The package joins words of two paragraphs; a phrase that occurs only so has no place.
     """
-    found = list(re.finditer(_BETWEEN.join(map(re.escape, phrase.split(" "))), text))
-    if not found:
+    occurrences = list(re.finditer(_BETWEEN.join(map(re.escape, phrase.split(" "))), text))
+    if not occurrences:
         raise InputError(f"yake: the package found a phrase that is not in the text: {phrase[:100]!r}")
-    matches = [match.span() for match in found if not _PARAGRAPHS.search(match[0])]
+    matches = [match.span() for match in occurrences if not _PARAGRAPHS.search(match[0])]
     if not matches:
         return None
-    whole = [(start, end) for start, end in matches if start in starts and end in ends]
-    start, end = (whole or matches)[0]
+    whole_tokens = [(start, end) for start, end in matches if start in starts and end in ends]
+    start, end = (whole_tokens or matches)[0]
     return np.array([np.searchsorted(starts, start, side="right") - 1, np.searchsorted(ends, end) + 1])
 
 

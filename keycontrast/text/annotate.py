@@ -69,11 +69,11 @@ def _with_names(tokenizer: Any) -> Any:
 
     if type(tokenizer) is not Tokenizer:
         return tokenizer
-    found = Tokenizer(tokenizer.vocab).from_bytes(tokenizer.to_bytes())
-    found.token_match = NAME.fullmatch
+    copy = Tokenizer(tokenizer.vocab).from_bytes(tokenizer.to_bytes())
+    copy.token_match = NAME.fullmatch
     for letter in _SHARP:
-        found.add_special_case(f"{letter}#", [{"ORTH": f"{letter}#"}])
-    return found
+        copy.add_special_case(f"{letter}#", [{"ORTH": f"{letter}#"}])
+    return copy
 
 
 @cache
@@ -123,10 +123,10 @@ def annotator(name: "str | Language", language: str = "en", cleaning: bool = Tru
 
     def tokens_of(chunk: pa.Table) -> pa.Table:
         with _READING:
-            made = columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist(), cleaning)
+            annotated = columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist(), cleaning)
         if counts is not None:
-            counts["cleaned"] += made.get("cleaned", 0)
-        return token_table(made)
+            counts["cleaned"] += annotated.get("cleaned", 0)
+        return token_table(annotated)
 
     return tokens_of
 

@@ -39,8 +39,8 @@ class Cleaned:
         start: list[int] = []
         end: list[int] = []
         done = 0
-        for found in pattern.finditer(self.text):
-            place, inner = found.start(), slice(*found.span(group))
+        for match in pattern.finditer(self.text):
+            place, inner = match.start(), slice(*match.span(group))
             parts.append(self.text[done:place])
             start += self.start[done:place]
             end += self.end[done:place]
@@ -49,12 +49,12 @@ class Cleaned:
                 start += self.start[inner]
                 end += self.end[inner]
             else:
-                parts.append(put(found))
+                parts.append(put(match))
                 # Text that is put between two characters has no place of its own.
                 gap = self.end[place - 1] if place else 0
-                start += [self.start[place] if found[0] else gap] * len(parts[-1])
-                end += [self.end[found.end() - 1] if found[0] else gap] * len(parts[-1])
-            done = found.end()
+                start += [self.start[place] if match[0] else gap] * len(parts[-1])
+                end += [self.end[match.end() - 1] if match[0] else gap] * len(parts[-1])
+            done = match.end()
         if parts:
             self.text = "".join([*parts, self.text[done:]])
             self.start, self.end = start + self.start[done:], end + self.end[done:]
@@ -152,19 +152,19 @@ def clean(text: str, chinese: bool = False) -> Cleaned:
     """Return ``text`` for a language pipeline; without places (empty lists) where nothing has changed."""
     if _PLAIN.fullmatch(text):
         return Cleaned(text, read=_small(text))
-    made = Cleaned(text, list(range(len(text))), list(range(1, len(text) + 1)))
-    made.apply(_MARKUP)
-    if _LATEX.search(made.text):
-        made.apply(_OF_LATEX)
-    if not (made.text.isascii() and made.text.isprintable()):
-        made.apply(_LETTERS)
-    made.apply(_SIGNS)
+    cleaned = Cleaned(text, list(range(len(text))), list(range(1, len(text) + 1)))
+    cleaned.apply(_MARKUP)
+    if _LATEX.search(cleaned.text):
+        cleaned.apply(_OF_LATEX)
+    if not (cleaned.text.isascii() and cleaned.text.isprintable()):
+        cleaned.apply(_LETTERS)
+    cleaned.apply(_SIGNS)
     if chinese:
-        made.replace(BETWEEN_HAN, _NOTHING)
-    if made.text != text:
-        made.replace(_GAP, _one_break)
-    made.read = _small(made.text)
-    return made if made.text != text else Cleaned(text, read=made.read)
+        cleaned.replace(BETWEEN_HAN, _NOTHING)
+    if cleaned.text != text:
+        cleaned.replace(_GAP, _one_break)
+    cleaned.read = _small(cleaned.text)
+    return cleaned if cleaned.text != text else Cleaned(text, read=cleaned.read)
 
 
 def _small(text: str) -> str:

@@ -53,11 +53,11 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
         if not cleaning:
             return {"text_id": pa.array(text_ids, pa.int64()),
                     **document_columns(nlp.pipe(texts, batch_size=BATCH), nlp.vocab, runs=given)}
-        made = [clean(text) for text in texts]
-        docs = nlp.pipe([one.read for one in made], batch_size=BATCH)
+        cleaned = [clean(text) for text in texts]
+        docs = nlp.pipe([one.read for one in cleaned], batch_size=BATCH)
         columns = document_columns(docs, nlp.vocab, runs=given, names=True)
-        return {"text_id": pa.array(text_ids, pa.int64()), "cleaned": sum(bool(one.start) for one in made),
-                **as_given(columns, made)}
+        return {"text_id": pa.array(text_ids, pa.int64()), "cleaned": sum(bool(one.start) for one in cleaned),
+                **as_given(columns, cleaned)}
 
 
 def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
@@ -191,10 +191,10 @@ def stream_chunks(batches: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
     rest: pa.Table | None = None
     for batch in batches:
         rest = batch if rest is None else pa.concat_tables([rest, batch])
-        whole = rest.num_rows - rest.num_rows % size
-        for start in range(0, whole, size):
+        full = rest.num_rows - rest.num_rows % size
+        for start in range(0, full, size):
             yield _alone(rest, start, start + size)
-        rest = rest.slice(whole)
+        rest = rest.slice(full)
     if rest is not None and rest.num_rows:
         yield _alone(rest, 0, rest.num_rows)
 

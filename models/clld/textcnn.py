@@ -34,14 +34,14 @@ class TextCnn(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the features (B, features) of word ids (B, L), padded at the right; the mask is 1 for words."""
         widest, length = max(_WIDTHS), max(input_ids.shape[1], max(_WIDTHS))
-        there = F.pad(attention_mask, (0, length + widest - 1 - input_ids.shape[1])) != 0  # (B, L + widest - 1)
-        ids = F.pad(input_ids, (0, length - input_ids.shape[1])).masked_fill(~there[:, :length], PAD)
+        present = F.pad(attention_mask, (0, length + widest - 1 - input_ids.shape[1])) != 0  # (B, L + widest - 1)
+        ids = F.pad(input_ids, (0, length - input_ids.shape[1])).masked_fill(~present[:, :length], PAD)
         # the run of a filter begins at every word that enough others follow, and at the first in any case
-        within = torch.stack([there[:, width - 1:][:, :length] for width in _WIDTHS], dim=-1)  # (B, L, widths)
+        within = torch.stack([present[:, width - 1:][:, :length] for width in _WIDTHS], dim=-1)  # (B, L, widths)
         within[:, 0] = True
         # texts of fewer words than a filter spans are padded by zero vectors; other padding is left out, except on an
         # accelerator, where the host would wait
-        needed = there[:, :length].clone()
+        needed = present[:, :length].clone()
         needed[:, :widest] = True
         words = RealTokens(needed) if ids.is_cpu else None
         rows, counts = (part.flatten(0, 1) if words is None else words.rows(part) for part in (ids, within))

@@ -266,9 +266,9 @@ def primary_secondary(x_ids: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Tok
 def _collapsed(ids: Tensor, kept: Tensor, others: Tensor) -> Tokens:
     """Return the words under ``kept`` (B, L) with one [MASK] for each run of ``others`` (B, L)."""
     starts = others & ~F.pad(others, (1, -1))  # first words of runs
-    taken = kept | starts
-    counts = taken.sum(-1, keepdim=True)  # (B, 1)
-    order = taken.byte().argsort(dim=-1, descending=True, stable=True)[:, : int(counts.max())]
+    selected = kept | starts
+    counts = selected.sum(-1, keepdim=True)  # (B, 1)
+    order = selected.byte().argsort(dim=-1, descending=True, stable=True)[:, : int(counts.max())]
     real = torch.arange(order.shape[1], device=ids.device) < counts
     return ids.masked_fill(starts, MASK).gather(1, order).masked_fill(~real, PAD), real
 

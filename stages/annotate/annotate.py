@@ -58,11 +58,11 @@ def part_annotator(pipeline: str, language: str, size: int, clean: bool, expecte
                    provenance: Provenance) -> MakePart:
     """Return a function that annotates a part of the texts, in chunks of ``size`` texts.
 
-    The description of the pipeline on this machine must be ``expected``.
+    The own of the pipeline on this machine must be ``expected``.
     """
-    found = load_annotator(pipeline, language).describe()
-    if json.dumps(found, sort_keys=True) != json.dumps(expected, sort_keys=True):
-        raise InputError(f"annotate.pipeline: a worker's pipeline {pipeline!r} is {found}, here it is {expected}. "
+    own = load_annotator(pipeline, language).describe()
+    if json.dumps(own, sort_keys=True) != json.dumps(expected, sort_keys=True):
+        raise InputError(f"annotate.pipeline: a worker's pipeline {pipeline!r} is {own}, here it is {expected}. "
                          f"Install the same one on every machine of the cluster.")
 
     def make(part: Path, result: Path) -> dict[str, int]:
@@ -109,8 +109,8 @@ def _work(process: StageProcess) -> None:
     provenance = Provenance(process.name, process.params_hash, models={by.engine: by.describe()})
     with table_writer(paths.table("tokens"), TOKENS, provenance) as writer:
         arguments = chosen.pipeline, language, chosen.chunk, chosen.clean, by.describe(), provenance
-        made = executor.make(source, part_annotator, arguments, writer)
-    counts = {name: sum(part.get(name, 0) for part in made) for name in ("texts", "cleaned", "other_language")}
+        parts = executor.make(source, part_annotator, arguments, writer)
+    counts = {name: sum(part.get(name, 0) for part in parts) for name in ("texts", "cleaned", "other_language")}
     shares = {f"share_{name}": round(count / max(1, counts["texts"]), 6) for name, count in counts.items()
               if name != "texts"}
     write_json(paths.metrics("annotate"), counts | shares)

@@ -72,8 +72,8 @@ class Scorer:
         encoded = from_characters(encode_pairs(self.tokenizer, firsts, seconds, self.longest, width), starts, ends)
         on_device = replace(encoded, inputs={name: value.to(self.network.device)
                                              for name, value in encoded.inputs.items()})
-        found = word_saliency(self.network, on_device, self.values["attr_target"], self.values["released_bugs"])
-        return [score.numpy() for score in found], encoded.words.unaligned()
+        saliency = word_saliency(self.network, on_device, self.values["attr_target"], self.values["released_bugs"])
+        return [score.numpy() for score in saliency], encoded.words.unaligned()
 
 
 def load_scorer(values: Mapping[str, Any], folder: Path, device: str) -> Scorer:
@@ -153,9 +153,9 @@ def _gathered(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def part_scorer(dataset: str, values: Mapping[str, Any], runtime: Mapping[str, Any], every: bool,
                 provenance: Provenance) -> MakePart:
     """Return a function that scores the words of a part of the tokens."""
-    paths, asked = DatasetPaths(dataset), Values(runtime)
-    seed_everything(0, asked.threads, asked.deterministic, asked.tf32)  # draws nothing
-    scorer = load_scorer(values, paths.pair_classifier, choose_device(asked.device))
+    paths, settings = DatasetPaths(dataset), Values(runtime)
+    seed_everything(0, settings.threads, settings.deterministic, settings.tf32)  # draws nothing
+    scorer = load_scorer(values, paths.pair_classifier, choose_device(settings.device))
 
     def make(part: Path, result: Path) -> dict[str, Any]:
         counts: Counter[str] = Counter()
@@ -165,7 +165,7 @@ def part_scorer(dataset: str, values: Mapping[str, Any], runtime: Mapping[str, A
         wanted = np.unique(source_pairs(examples, values["modes"], tokens.ids)[:, [0, 2]])
         texts = Lookup(TEXTS.name, read_table(paths.table("texts"), TEXTS, _READ[TEXTS],
                                               pc.field("text_id").isin(pa.array(wanted))))
-        with computing(asked):
+        with computing(settings):
             blocks = run(examples, texts, tokens, scorer, values["modes"], every, counts)
             write_part(result, ATTRIBUTION, _gathered(blocks), provenance.of_part())
         return counts

@@ -103,8 +103,8 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
 
 def _distinct_pairs(examples: pd.DataFrame, column: str) -> list[tuple[int, int]]:
     """Return the distinct pairs of a source and the text of ``column``, sorted."""
-    found = examples[["source_id", column]].astype("int64").drop_duplicates()
-    return sorted(found.itertuples(index=False, name=None))
+    pairs = examples[["source_id", column]].astype("int64").drop_duplicates()
+    return sorted(pairs.itertuples(index=False, name=None))
 
 
 def model_card(dataset: str, encoder: Mapping[str, Any], values: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:

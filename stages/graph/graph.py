@@ -40,9 +40,9 @@ def run(triples: NodeTriples, params: "Graph") -> GraphTables:
     relations = relate(triples, params.max_nbr, params.max_cluster_outputs, params.link_inputs)
     nodes, edges = len(triples.names), relations.edges
     ranks, component = centrality(nodes, edges), components(nodes, edges)
-    found = communities(nodes, edges, params.resolution)
-    return GraphTables(node_table(triples, edges, ranks.scores, component, found.number), edges.table(),
-                       {**_counts(nodes, relations, ranks, component, found),
+    groups = communities(nodes, edges, params.resolution)
+    return GraphTables(node_table(triples, edges, ranks.scores, component, groups.number), edges.table(),
+                       {**_counts(nodes, relations, ranks, component, groups),
                         **contrast_shares(triples.of_examples(), edges)})
 
 
@@ -134,9 +134,9 @@ def _work(process: StageProcess) -> None:
         if params.graph.cluster_by == "contains":
             searched = Searched(paths.table("texts"), paths.table("tokens"), params.keywords.kw_lemma)
         triples = node_triples(paths.table("examples"), paths.table("keywords"), JoinLimits.of(process), searched)
-        made = run(triples, params.graph)
-        write_graph(process, triples, made)
-        metrics |= made.metrics
+        tables = run(triples, params.graph)
+        write_graph(process, triples, tables)
+        metrics |= tables.metrics
     write_json(paths.metrics("graph"), metrics)
 
 

@@ -94,11 +94,11 @@ def run(roles: pd.DataFrame, node_ids: np.ndarray, texts: Lookup, encoder: PreTr
     embedded, sums = np.zeros((sum(map(len, wanted)), width), np.float32), np.zeros((len(node_ids), width))
     start = 0
     for number, ids in enumerate(wanted):  # apart, so that stand-ins change no batch of those that are averaged
-        for items, found in embed_texts(encoder, tokenizer, texts.of(ids)["text"].to_pylist(), values["batch_size"],
-                                        longest, values["pooling"], track):
-            embedded[items + start] = found
+        for items, vectors in embed_texts(encoder, tokenizer, texts.of(ids)["text"].to_pylist(), values["batch_size"],
+                                          longest, values["pooling"], track):
+            embedded[items + start] = vectors
             if number == 0:
-                np.add.at(sums, position[items], found.astype(np.float64))
+                np.add.at(sums, position[items], vectors.astype(np.float64))
         start += len(ids)
     origins = np.zeros(len(node_ids), dtype=np.int8)
     origins[position] = chosen["rank"].to_numpy()
@@ -150,11 +150,11 @@ def node_texts(roles: pd.DataFrame) -> pd.DataFrame:
 def _may_stand_in(roles: pd.DataFrame) -> pd.Series:
     """Return which roles of texts may stand for their node when one connected component is hidden: those where all
     better roles at the node are of that component."""
-    found = pd.Series(False, index=roles.index)
+    replaceable = pd.Series(False, index=roles.index)
     for rank in range(1, len(ORIGINS)):
         better = roles[roles["rank"] < rank].groupby("node_id")["group"].nunique()
-        found |= (roles["rank"] == rank) & ~roles["node_id"].isin(better.index[better > 1])
-    return found
+        replaceable |= (roles["rank"] == rank) & ~roles["node_id"].isin(better.index[better > 1])
+    return replaceable
 
 
 def _complain(missing: np.ndarray, what: str, stage: str) -> None:
@@ -182,9 +182,9 @@ def _work(process: StageProcess) -> None:
     texts = Lookup.read(paths.table("texts"), TEXTS, ["text_id", "text"])
     with computing(params.runtime) as device:
         nn.Module.to(encoder, device)
-        made = run(roles, nodes["node_id"].to_numpy(), texts, encoder, tokenizer, params.node_vectors.plain(),
-                   lambda chunks: progress(chunks, process.name, unit="chunk"))
-    for schema, pieces, counts in ((NODE_VECTORS, made.nodes(), made.counts), (TEXT_VECTORS, made.texts(), {})):
+        result = run(roles, nodes["node_id"].to_numpy(), texts, encoder, tokenizer, params.node_vectors.plain(),
+                     lambda chunks: progress(chunks, process.name, unit="chunk"))
+    for schema, pieces, counts in ((NODE_VECTORS, result.nodes(), result.counts), (TEXT_VECTORS, result.texts(), {})):
         provenance = Provenance(process.name, process.params_hash, models, counts, precision=precision)
         with table_writer(paths.table(schema.name), schema, provenance) as writer:
             for piece in pieces:

@@ -90,10 +90,10 @@ def node_triples(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LI
         names = connection.sql("SELECT keyword FROM numbered ORDER BY node").to_arrow_table()["keyword"]
         names = names.combine_chunks()
         none = pc.index(names, NO_KEYWORD).as_py()
-        found, sources = _of_examples(connection, names, none)
+        triples, sources = _of_examples(connection, names, none)
         if searched is not None:
-            found = _in_each_cluster(connection, found, sources, searched.lemmas)
-    return _of_used_nodes(found.taken(np.lexsort((found.example, found.input))))
+            triples = _in_each_cluster(connection, triples, sources, searched.lemmas)
+    return _of_used_nodes(triples.taken(np.lexsort((triples.example, triples.input))))
 
 
 def _of_examples(connection: duckdb.DuckDBPyConnection, names: pa.StringArray,
@@ -133,17 +133,17 @@ def _in_each_cluster(connection: duckdb.DuckDBPyConnection, own: NodeTriples, so
     nodes = max(len(own.names), 1)
     heads = own.names.take(np.unique(own.input[own.input != own.none]))
     pieces = (pa.Table.from_batches([batch]) for batch in connection.sql(_INPUTS).to_arrow_reader(ROW_GROUP))
-    found = [np.unique(sources * nodes + own.input)]
+    pairs = [np.unique(sources * nodes + own.input)]
     for piece in contained(pieces, Containment(heads.to_pylist(), lemmas)):
-        found.append(piece["text_id"].to_numpy() * nodes + pc.index_in(piece["keyword"], own.names).to_numpy())
-    text, node = np.divmod(np.unique(np.concatenate(found)), nodes)
+        pairs.append(piece["text_id"].to_numpy() * nodes + pc.index_in(piece["keyword"], own.names).to_numpy())
+    text, node = np.divmod(np.unique(np.concatenate(pairs)), nodes)
     # The contained keywords of an input lie in a row, from its first on.
     first, last = (np.searchsorted(text, sources, side) for side in ("left", "right"))
     count = last - first
     row = np.repeat(np.arange(len(sources)), count)
     place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    made = own.taken(row)
-    return replace(made, input=node[place].astype(np.int32), own=node[place] == made.input)
+    repeated = own.taken(row)
+    return replace(repeated, input=node[place].astype(np.int32), own=node[place] == repeated.input)
 
 
 def _of_used_nodes(triples: NodeTriples) -> NodeTriples:

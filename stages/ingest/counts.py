@@ -213,7 +213,7 @@ def leak_report(items: Items, split: np.ndarray, group: np.ndarray, alike: np.nd
 
 def _with_seen(items: Items, seen: np.ndarray) -> np.ndarray:
     """Return which items have a source or reference among the texts that are ``seen`` (n_texts,), (n_items,) bool."""
-    found = seen[items.source]
+    mask = seen[items.source]
     texts, owner = items.outputs
-    found[owner[seen[texts]]] = True
-    return found
+    mask[owner[seen[texts]]] = True
+    return mask

@@ -103,10 +103,10 @@ class RowTables:
         unusable, total = self.unusable(), self.total
         if unusable <= max_rejected * total:
             return
-        found = self.database.execute(
+        faulty = self.database.execute(
             "SELECT file, row, reason FROM rejected JOIN rows USING (place) "
             "WHERE NOT list_contains($1, split_part(reason, ':', 1)) ORDER BY place LIMIT 10", [_BENIGN])
-        lines = [f"  {file} row {row}: {reason}" for file, row, reason in found.fetchall()]
+        lines = [f"  {file} row {row}: {reason}" for file, row, reason in faulty.fetchall()]
         more = [f"  ... and {unusable - len(lines)} more"] if unusable > len(lines) else []
         raise InputError("\n".join([
             f"{unusable} of {total} rows cannot be used, more than ingest.max_rejected ({max_rejected:g}):",
@@ -114,10 +114,10 @@ class RowTables:
 
     def rejected(self) -> Iterator[pa.Table]:
         """Yield pieces of the table ``rejected``, sorted by file and row; at least one."""
-        found = self.database.sql("SELECT file, row, reason, raw FROM rejected JOIN rows USING (place) "
-                                  "ORDER BY file, place").to_arrow_reader(_BATCH)
-        yield found.schema.empty_table()
-        yield from map(pa.table, found)
+        batches = self.database.sql("SELECT file, row, reason, raw FROM rejected JOIN rows USING (place) "
+                                    "ORDER BY file, place").to_arrow_reader(_BATCH)
+        yield batches.schema.empty_table()
+        yield from map(pa.table, batches)
 
 
 @dataclass(frozen=True)
@@ -214,10 +214,10 @@ def _read(rows: Iterable[RawRow], structure: str, check: RowCheck, tables: RowTa
     nth = 0
 
     def write() -> None:
-        for name, found in batch.items():
-            if found:
-                tables.add(name, list(zip(*found, strict=True)))
-                found.clear()
+        for name, rows in batch.items():
+            if rows:
+                tables.add(name, list(zip(*rows, strict=True)))
+                rows.clear()
 
     for place, row in enumerate(progress(rows, "ingest: rows", unit="row")):
         batch["rows"].append((place, row.file, row.row, row.raw))

@@ -64,16 +64,16 @@ def data_files(dataset: Dataset) -> list[DataFile]:
                          f"it makes as `source`.")
     if alone and dataset.files:
         raise InputError(f"{source} is a file, so `files` must be empty; or name its folder as `source`.")
-    found = _named_files(dataset)
+    files = _named_files(dataset)
     if alone:
-        found = found or {source.name: DataFile(source.name, source, None, dataset)}
+        files = files or {source.name: DataFile(source.name, source, None, dataset)}
     elif dataset.splits and not dataset.files and "train" not in dataset.splits:
-        found = _all_files(source, layout, dataset, leave_out=found) | found
-    elif not found:
-        found = _all_files(source, layout, dataset)
-    for file in found.values():
+        files = _all_files(source, layout, dataset, leave_out=files) | files
+    elif not files:
+        files = _all_files(source, layout, dataset)
+    for file in files.values():
         _check_file(file.path, LAYOUTS[file.form.layout], source)
-    return list(found.values())
+    return list(files.values())
 
 
 def _named_files(dataset: Dataset) -> dict[str, DataFile]:
@@ -85,9 +85,9 @@ def _named_files(dataset: Dataset) -> dict[str, DataFile]:
         pattern = entry if isinstance(entry, str) else entry.name
         names = [name for name in _matching(folder, pattern, layout) if not alone or name == source.name]
         if not names:
-            there = [path.name for path in folder.iterdir()]
+            present = [path.name for path in folder.iterdir()]
             raise InputError(f"{f'splits.{split}: ' if split else ''}{folder / pattern}: no such file; "
-                             f"{nearest(pattern, there)}")
+                             f"{nearest(pattern, present)}")
         if not in_params and layout.reader != "posts" and len(names) > 1:
             raise InputError(f"{folder}: holds {' and '.join(names)}. Say which is meant, in the data set's `splits`.")
         for name in names:
@@ -159,12 +159,12 @@ def _matching(folder: Path, pattern: str, layout: Layout) -> list[str]:
     if not pattern or Path(pattern).is_absolute():
         raise InputError(f"files: {pattern!r} must be a name or pattern inside {folder}.")
     if layout.reader == "posts":
-        found = [group for path in sorted(folder.glob(pattern)) if path.is_dir() for group in _groups(path)]
+        paths = [group for path in sorted(folder.glob(pattern)) if path.is_dir() for group in _groups(path)]
     elif (folder / pattern).is_file():
-        found = [folder / pattern]
+        paths = [folder / pattern]
     else:
-        found = [path for path in sorted(folder.glob(pattern)) if path.is_file()]
-    return [path.relative_to(folder).as_posix() for path in found]
+        paths = [path for path in sorted(folder.glob(pattern)) if path.is_file()]
+    return [path.relative_to(folder).as_posix() for path in paths]
 
 
 def _groups(folder: Path) -> list[Path]:
@@ -243,13 +243,13 @@ def _read_captions(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRo
         hint = nearest(_ANNOTATIONS, document) if isinstance(document, dict) else "it is no object."
         raise InputError(f"{path}: the document has no list {_ANNOTATIONS!r}, as the captions_*.json of MSCOCO have; "
                          f"{hint}")
-    found = document[_ANNOTATIONS]
-    if not found:
+    annotations = document[_ANNOTATIONS]
+    if not annotations:
         raise InputError(f"{path}: the file has no rows: its list {_ANNOTATIONS!r} is empty.")
-    if isinstance(found[0], dict):
-        _check_columns(path, list(found[0]), maker.layout)
+    if isinstance(annotations[0], dict):
+        _check_columns(path, list(annotations[0]), maker.layout)
     columns = tuple(maker.layout.columns.items())
-    for number, entry in enumerate(found, start=1):
+    for number, entry in enumerate(annotations, start=1):
         content = {role: entry.get(column) for role, column in columns} if isinstance(entry, dict) else {}
         problem = "" if content else "broken entry: not a JSON object"
         if not is_unicode(text := str(content.get("text"))):

@@ -228,23 +228,23 @@ def _work(process: StageProcess) -> None:
     spool.mkdir()
     try:
         settings = params.ingest_settings(key)
-        asked = settings.neg_source == "mined" and is_paired(dataset.layout)
-        embed = frozen(settings.neg_encoder) if asked else None
-        made = run(read_rows(dataset), dataset, settings, params.seed, spool, embed, params.runtime.memory_gib)
-        models = {"neg_encoder": resolve_encoder(settings.neg_encoder).description} if asked else {}
-        provenance = Provenance(process.name, process.params_hash, models, made.counts)
+        mines = settings.neg_source == "mined" and is_paired(dataset.layout)
+        embed = frozen(settings.neg_encoder) if mines else None
+        ingested = run(read_rows(dataset), dataset, settings, params.seed, spool, embed, params.runtime.memory_gib)
+        models = {"neg_encoder": resolve_encoder(settings.neg_encoder).description} if mines else {}
+        provenance = Provenance(process.name, process.params_hash, models, ingested.counts)
         paths = DatasetPaths(key)
-        for name, pieces in made.pieces.items():
-            with table_writer(paths.table(name), made.schemas[name], provenance) as writer:
+        for name, pieces in ingested.pieces.items():
+            with table_writer(paths.table(name), ingested.schemas[name], provenance) as writer:
                 for piece in pieces():
                     writer.write(piece)
-        write_json(paths.metrics("ingest"), made.counts)
+        write_json(paths.metrics("ingest"), ingested.counts)
     except duckdb.OutOfMemoryException as error:
         raise InputError(f"runtime.memory_gib: {params.runtime.memory_gib:g} GiB, and the disk beside it, are too "
                          f"little for the rows of {key}. Raise it, or free space under {process.scratch}.") from error
     finally:
         rmtree(spool)
-    sys.stderr.write(summary(made.counts))
+    sys.stderr.write(summary(ingested.counts))
 
 
 main = partial(run_stage, "ingest", _work)

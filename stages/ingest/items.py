@@ -73,17 +73,17 @@ def caption_items(captions: TextLists, rank: np.ndarray, texts: TextFile, source
     first; the target is the first of the others. ``each`` makes every caption a source once, with the next one, in a
     circle, as target. ``rank`` (n_groups,) are the published splits.
     """
-    found = array("i")
+    triples = array("i")
     for group in progress(np.flatnonzero(np.diff(captions.bounds) > 1).tolist(), "ingest: captions", unit="group"):
         members = captions.of(group)
         if source == "each":
             chosen = list(zip(members, members[1:] + members[:1], strict=True))
         else:
-            one = _drawn(members, texts, seed) if source == "random" else members[0]
-            chosen = [(one, next(text for text in members if text != one))]
+            source_text = _drawn(members, texts, seed) if source == "random" else members[0]
+            chosen = [(source_text, next(text for text in members if text != source_text))]
         for text, target in chosen:
-            found.extend((text, target, group))
-    sources, targets, groups = np.frombuffer(found, np.int32).reshape(-1, 3).T
+            triples.extend((text, target, group))
+    sources, targets, groups = np.frombuffer(triples, np.int32).reshape(-1, 3).T
     return replace(plain_items(sources, targets, rank[groups]), group=groups, captions=captions)
 
 
@@ -211,9 +211,9 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
             return members
         if role == "negative" and neg_pick == "hardest":
             return sorted(members, key=lambda n: (-jaccard(tokens(x), tokens(n)), key(n)))
-        found = sorted(members, key=key)
-        first = derived_seed(seed, "ingest", role, text_key(texts[x])) % len(found)
-        return found[first:] + found[:first]
+        ordered_members = sorted(members, key=key)
+        first = derived_seed(seed, "ingest", role, text_key(texts[x])) % len(ordered_members)
+        return ordered_members[first:] + ordered_members[:first]
 
     way, _, combination = rule.partition("_")
     found = array("i")  # rank, x, y+, y-, by rising x

@@ -67,13 +67,13 @@ class Layout:
         for role in given:
             if role not in named:
                 raise ValueError(f"layout {self.name} has no columns.{role}{own}; {nearest(role, named)}")
-        found = {role: given.get(role, column.name) for role, column in named.items()}
+        columns = {role: given.get(role, column.name) for role, column in named.items()}
         for role, column in named.items():
-            if column.needed and found[role] is None:
+            if column.needed and columns[role] is None:
                 raise ValueError(f"layout {self.name} needs columns.{role}")
-        if problem := self.check(found):
+        if problem := self.check(columns):
             raise ValueError(f"layout {self.name} {problem}")
-        return found
+        return columns
 
 
 @dataclass(frozen=True)

@@ -79,11 +79,11 @@ def _counts(texts: Iterable[str], words_of: Callable[[str], Iterable[str]]) -> c
 def terms(text: str) -> list[str]:
     """Return the terms of ``text``: lower-cased words, and pairs of neighbouring Chinese characters in place of words,
     whose boundaries are unknown before annotation. A single Chinese character is a term by itself."""
-    found: list[str] = []
+    tokens: list[str] = []
     for run in _RUNS.findall(unicodedata.normalize("NFKC", text).lower()):
         paired = len(run) > 1 and _HAN_RUN.match(run)
-        found += [one + other for one, other in pairwise(run)] if paired else [run]
-    return found
+        tokens += [one + other for one, other in pairwise(run)] if paired else [run]
+    return tokens
 
 
 def cosines(queries: np.ndarray, pool: np.ndarray, ceiling: float | None) -> Scores:
@@ -128,8 +128,8 @@ def in_key_order(texts: TextFile, wanted: np.ndarray) -> np.ndarray:
     keys = pa.chunked_array([pa.array(map(order_key, batch), pa.string()) for batch in texts.batches(wanted, _BATCH)],
                             pa.string())
     # Arrow compares bytes of UTF-8, which is the order of Python's strings, and keeps the order of equal ones.
-    found: np.ndarray = np.flatnonzero(wanted).astype(np.int32)[pc.sort_indices(keys).to_numpy()]
-    return found
+    places: np.ndarray = np.flatnonzero(wanted).astype(np.int32)[pc.sort_indices(keys).to_numpy()]
+    return places
 
 
 def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, texts: TextFile, way: str, seed: int,
@@ -150,7 +150,7 @@ def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray
         group: (n_texts,) component of each text.
         allowed: (n_texts,) splits in which each text may be a negative, one bit each.
     """
-    found, refused = np.empty(len(asked), dtype=np.int32), _said(items, group)
+    chosen, refused = np.empty(len(asked), dtype=np.int32), _said(items, group)
     for which in np.unique(split[asked]).tolist():
         mine = np.flatnonzero(split[asked] == which)
         if allowed is None:
@@ -171,16 +171,16 @@ def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray
                              group[inputs])
         else:
             ranked = _ranked(overlap(map(texts.__getitem__, inputs.tolist())), queries, group[inputs])
-        found[mine] = [_first((int(outputs[place]) for place in places), refused(int(item)))
-                       for item, places in zip(asked[mine], ranked, strict=True)]
-    return found
+        chosen[mine] = [_first((int(outputs[place]) for place in places), refused(int(item)))
+                        for item, places in zip(asked[mine], ranked, strict=True)]
+    return chosen
 
 
 def _places(pool: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Return the places of the numbers ``wanted`` in ``pool``."""
     order = np.argsort(pool)
-    found: np.ndarray = order[np.searchsorted(pool, wanted, sorter=order)]
-    return found
+    places: np.ndarray = order[np.searchsorted(pool, wanted, sorter=order)]
+    return places
 
 
 def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray,
@@ -208,9 +208,9 @@ def _ranked(scores: Scores, queries: np.ndarray, group: np.ndarray) -> Iterator[
     step = max(1, _CELLS // max(1, len(group)))
     for start in progress(range(0, len(queries), step), "ingest: negatives", unit="chunk"):
         rows = queries[start:start + step]
-        found = scores(rows)
-        found[group[rows][:, None] == group] = -np.inf
-        yield from map(_falling, found)
+        similarity = scores(rows)
+        similarity[group[rows][:, None] == group] = -np.inf
+        yield from map(_falling, similarity)
 
 
 def _falling(scores: np.ndarray) -> Iterator[int]:
@@ -252,5 +252,5 @@ def _items_in_key_order(items: Items, pool: np.ndarray, texts: TextFile) -> np.n
     ordered = in_key_order(texts, wanted)
     rank = np.empty(len(texts), dtype=np.int32)
     rank[ordered] = np.arange(len(ordered))
-    found: np.ndarray = pool[np.lexsort((rank[items.target[pool]], rank[items.source[pool]]))]
-    return found
+    places: np.ndarray = pool[np.lexsort((rank[items.target[pool]], rank[items.source[pool]]))]
+    return places

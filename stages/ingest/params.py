@@ -99,10 +99,10 @@ class Dataset(_Form):
             raise ValueError(f"splits.graph: the keyword graph is made of pairs, and layout {self.layout} gives "
                              f"{wanted}. Leave it out")
         for entry in chain(self.files, *self.splits.values()):
-            if isinstance(entry, OwnColumns) and (found := LAYOUTS[entry.layout]).structure != wanted:
-                raise ValueError(f"{entry.name}: its layout {entry.layout} gives {found.structure}, but {self.layout} "
+            if isinstance(entry, OwnColumns) and (layout := LAYOUTS[entry.layout]).structure != wanted:
+                raise ValueError(f"{entry.name}: its layout {entry.layout} gives {layout.structure}, but {self.layout} "
                                  f"gives {wanted}. Files of two structures are two data sets")
-            if isinstance(entry, OwnColumns) and found.reader == "posts":
+            if isinstance(entry, OwnColumns) and layout.reader == "posts":
                 raise ValueError(f"{entry.name}: layout {entry.layout} reads folders, which have no columns")
         return self
 

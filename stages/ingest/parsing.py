@@ -37,16 +37,16 @@ def sentences(text: str) -> list[str]:
     closing quotation marks and brackets; but not before a word in lower case, inside straight double quotation marks,
     or at the full stop of a title (Mr., Dr.), an initial (J. Smith) or ``No.`` before a number.
     """
-    found: list[str] = []
+    parts: list[str] = []
     start = counted = marks = 0
     for end in _END.finditer(text):
         marks, counted = marks + text.count('"', counted, end.end()), end.end()
         first = _OPEN.match(text, end.end())
         is_open = marks % 2 or (first is not None and first[1].islower())
         if not is_open and not (end[0] == "." and _shortened(text, start, end)):
-            found.append(text[start:end.end()].strip())
+            parts.append(text[start:end.end()].strip())
             start = end.end()
-    return found + [text[start:].strip()] * bool(text[start:].strip())
+    return parts + [text[start:].strip()] * bool(text[start:].strip())
 
 
 def _shortened(text: str, start: int, stop: re.Match[str]) -> bool:
@@ -273,8 +273,8 @@ def indexed_line(joined: str, path: Path) -> dict[str, str]:
         raise RowError("broken line: the index must read name, tab, split, tab, class")
     name, split, label, text = parts
     # The repository writes train and test, or names of folders that hold these words.
-    found = [word for word in ("test", "train") if word in split.lower()]
-    if not found:
+    splits = [word for word in ("test", "train") if word in split.lower()]
+    if not splits:
         raise RowError(f"broken line: the index must name the split, train or test, behind the first tab; found "
                          f"{split!r}")
-    return {"name": name, "split": found[0], "class": label, "text": text}
+    return {"name": name, "split": splits[0], "class": label, "text": text}

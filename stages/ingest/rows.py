@@ -148,8 +148,8 @@ class RowCheck:
             raise RowError(row.problem or "broken line: not parsed")
         label, group = "1", ""
         if self._structure == "stories":
-            found = [self._text(text, f"sentence {number}") for number, text in enumerate(story_sentences(content), 1)]
-            texts, group = story_texts(found, self._mode), text_key(found[0]) or found[0]
+            story = [self._text(text, f"sentence {number}") for number, text in enumerate(story_sentences(content), 1)]
+            texts, group = story_texts(story, self._mode), text_key(story[0]) or story[0]
         elif self._structure == "dialogue":
             parts = dialogue_texts(content, self._turn_mark)
             texts = [self._text(text, role) for text, role in zip_longest(parts, self._roles, fillvalue="candidate")]

@@ -108,10 +108,10 @@ def in_items(rows: UniqueRows, items: Items) -> np.ndarray:
         ordered = pairs if rows.structure in CONTINUATIONS else np.sort(pairs, axis=1)
         return ordered[:, 0].astype(np.int64) * rows.n_texts + ordered[:, 1]
 
-    wanted, found = codes(np.stack([first, second], axis=1)), np.zeros(len(rows), dtype=bool)
+    wanted, mask = codes(np.stack([first, second], axis=1)), np.zeros(len(rows), dtype=bool)
     for column in range(0, held.shape[1], 2):
-        found |= np.isin(codes(held[:, column:column + 2]), wanted)
-    return found
+        mask |= np.isin(codes(held[:, column:column + 2]), wanted)
+    return mask
 
 
 _NO_NEGATIVE = dict.fromkeys(("bm25", "random"), "no story or context has an output that another one could borrow") | {

@@ -38,12 +38,12 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
     split = rng.choice(len(SPLITS), size=n_groups, p=parts).astype(np.int8)
     split[sizes > 0] = TRAIN
     split[fixed > 0] = fixed[fixed > 0]
-    taken = (sizes == 0) | (fixed > 0)
+    assigned = (sizes == 0) | (fixed > 0)
     for left, (which, share) in enumerate(wanted):
-        free = shuffled[~taken[shuffled]]
+        free = shuffled[~assigned[shuffled]]
         chosen = _fill(free, sizes, max(1, round(share * free_items)), len(free) - len(wanted) + left)
         split[chosen] = which
-        taken[chosen] = True
+        assigned[chosen] = True
     return split
 
 

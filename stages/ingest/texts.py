@@ -88,7 +88,7 @@ def components(n_texts: int, pairs: np.ndarray) -> np.ndarray:
 
 def text_mask(n_texts: int, *numbers: np.ndarray) -> np.ndarray:
     """Return which texts are among ``numbers``, (n_texts,) bool."""
-    found = np.zeros(n_texts, dtype=bool)
+    mask = np.zeros(n_texts, dtype=bool)
     for texts in numbers:
-        found[texts] = True
-    return found
+        mask[texts] = True
+    return mask

@@ -111,7 +111,7 @@ class Tally:
         known = np.zeros(len(self._numbers), dtype=bool)
         known[self._keyword[:len(self._training)][self._training]] = True
         hits: Counter[str] = Counter()
-        whole: Counter[str] = Counter()
+        totals: Counter[str] = Counter()
         for piece in examples:
             if is_single(piece):
                 continue
@@ -122,9 +122,9 @@ class Tally:
                                      ("negative", target == negative, with_negative),
                                      *((unseen, known[source], split[unseen]) for unseen in _UNSEEN)):
                 hits[name] += int((hit & among).sum())
-                whole[name] += int(among.sum())
+                totals[name] += int(among.sum())
         # None where there is nothing to count.
-        share = {name: round(hits[name] / whole[name], 6) if whole[name] else None for name in whole}
+        share = {name: round(hits[name] / totals[name], 6) if totals[name] else None for name in totals}
         return {"texts_by_method": dict(sorted(self._methods.items())),
                 "keywords": {"distinct": len(self._numbers), "distinct_in_training": int(known.sum())},
                 **({"share_source_is_target": share["target"], "share_target_is_negative": share["negative"],

@@ -56,8 +56,8 @@ def ranker_of(method: str, settings: Any, language: str,
 def ranked_tokens(method: str, tokens: pa.Table, settings: Any, idf: InverseFrequency | None = None,
                   language: str = "en") -> pa.Table:
     """Return the phrases of table ``tokens`` by ``method``."""
-    found = map(ranker_of(method, settings, language, idf), pieces([tokens.sort_by("text_id")]))
-    return pa.concat_tables([PHRASES.arrow().empty_table(), *(one.table for one in found)])
+    ranked = map(ranker_of(method, settings, language, idf), pieces([tokens.sort_by("text_id")]))
+    return pa.concat_tables([PHRASES.arrow().empty_table(), *(one.table for one in ranked)])
 
 
 def part_ranker(method: str, settings: Any, language: str, idf: InverseFrequency | None,

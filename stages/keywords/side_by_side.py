@@ -93,8 +93,8 @@ def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.
         rows = {name: batches.up_to(last) for name, batches in following.items()}
         keywords: Named = {name: _named(name, piece, rows.get(name), idf, top) for name in COMPARED}
         texts += piece.num_rows
-        for name, found in keywords.items():
-            named[name] += sum(map(bool, found))
+        for name, named_keywords in keywords.items():
+            named[name] += sum(map(bool, named_keywords))
         for (one, other), agreement in agreements.items():
             agreement.add(keywords[one], keywords[other])
         write(pa.table({"text_id": piece["text_id"], **keywords}, schema=SIDE_BY_SIDE.arrow()))
@@ -127,21 +127,21 @@ def _named(name: str, tokens: pa.Table, rows: pa.Table | None, idf: InverseFrequ
     if METHODS[name].holds == "phrases":
         return _first_phrases(name, ids, rows, top)
     alone, scored = scored_alone(block, rows, name)
-    found: list[list[str] | None] = [None] * len(ids)
+    keywords: list[list[str] | None] = [None] * len(ids)
     for text, scores in zip(scored.tolist(), alone["score"].to_pylist(), strict=True):
-        found[text] = best([place for place in places[text] if scores[place] > 0], words[text], scores, top)
-    return found
+        keywords[text] = best([place for place in places[text] if scores[place] > 0], words[text], scores, top)
+    return keywords
 
 
 def _first_phrases(name: str, ids: list[int], ranking: pa.Table, top: int) -> list[list[str] | None]:
     """Return the first ``top`` phrases of each text of a ranking; an empty list for a text without any."""
-    found: dict[int, list[str]] = {}
+    by_text: dict[int, list[str]] = {}
     for text, keyword in zip(ranking["text_id"].to_pylist(), ranking["keyword"].to_pylist(), strict=True):
-        phrases = found.setdefault(text, [])
+        phrases = by_text.setdefault(text, [])
         if keyword is not None and len(phrases) < top:
             phrases.append(keyword)
-    _check_same(name, np.array(sorted(found.keys() ^ set(ids)), dtype=np.int64))
-    return [found[text] for text in ids]
+    _check_same(name, np.array(sorted(by_text.keys() ^ set(ids)), dtype=np.int64))
+    return [by_text[text] for text in ids]
 
 
 def best(places: Iterable[int], words: Sequence[str], scores: Sequence[float], top: int) -> list[str]:
@@ -165,20 +165,20 @@ def _work(process: StageProcess) -> None:
     provenance = Provenance(process.name, process.params_hash)
     examples = read_table(paths.table("examples"), EXAMPLES, _EXAMPLES)
     with table_writer(paths.table("side_by_side"), SIDE_BY_SIDE, provenance) as writer:
-        made = run(lambda columns: read_batches(paths.table("tokens"), TOKENS, columns, _BATCH),
-                   {name: read_batches(paths.table(name), METHOD_TABLES[name], COLUMNS[name], _BATCH)
-                    for name in COMPARED_NAMING},
-                   examples, params.side_by_side.top, params.datasets[process.instance].language, params.seed,
-                   writer.write)
+        compared = run(lambda columns: read_batches(paths.table("tokens"), TOKENS, columns, _BATCH),
+                       {name: read_batches(paths.table(name), METHOD_TABLES[name], COLUMNS[name], _BATCH)
+                        for name in COMPARED_NAMING},
+                       examples, params.side_by_side.top, params.datasets[process.instance].language, params.seed,
+                       writer.write)
         for name in COMPARED_NAMING:
             provenance.models.update(read_metadata(paths.table(name)).get("models", {}))
-        provenance.counts.update(made.counts)
+        provenance.counts.update(compared.counts)
         with atomic_folder(paths.pos_frequency) as folder:
-            counted = made.counts["pos_frequency"]
-            plot = pos_plot(made.frequencies, counted["sources"], counted["split"])
+            counted = compared.counts["pos_frequency"]
+            plot = pos_plot(compared.frequencies, counted["sources"], counted["split"])
             (folder / "pos_frequency.svg").write_text(plot.svg, encoding="utf-8")
-            made.frequencies.to_csv(folder / "pos_frequency.csv", index=False, lineterminator="\n")
-    write_json(paths.metrics("side_by_side"), made.counts)
+            compared.frequencies.to_csv(folder / "pos_frequency.csv", index=False, lineterminator="\n")
+    write_json(paths.metrics("side_by_side"), compared.counts)
 
 
 main = partial(run_stage, "side_by_side", _work)

@@ -25,11 +25,11 @@ def with_what_dvc_reads(content: Mapping[str, Any]) -> tuple[dict[str, Any], dic
 
     A block that is left out becomes ``{}``, since its defaults are code.
     """
-    whole = Params.model_validate(content).model_dump(mode="json")
+    complete = Params.model_validate(content).model_dump(mode="json")
     missing: dict[Place, Any] = {}
-    for place in _places(whole):
+    for place in _places(complete):
         if not _has(content, place):
-            value = value_at(whole, place)
+            value = value_at(complete, place)
             missing[place] = {} if isinstance(value, Mapping) and len(place) == 1 else value
     # A value that is filled in as a whole brings its parts.
     missing = {place: value for place, value in missing.items()

@@ -302,8 +302,8 @@ def _spelt(entry: Laid, field: str, settings: Block) -> Laid:
     """Return ``entry`` whose ``field`` has the validated values, those of its preset included."""
     given = getattr(entry, field)
     presets = getattr(settings, "presets", {})
-    whole = laid_over(presets.get(str(given.get("preset")), {}), given)
-    return entry.model_copy(update={field: _picked(settings.plain(), whole)})
+    merged = laid_over(presets.get(str(given.get("preset")), {}), given)
+    return entry.model_copy(update={field: _picked(settings.plain(), merged)})
 
 
 def _picked(values: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:

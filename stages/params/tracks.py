@@ -59,7 +59,7 @@ def _hcl_problems(params: "Params") -> list[str]:
 def _missing_tables(params: "Params") -> list[str]:
     """Return the tables of keywords that models or runs read and the pairs are not joined with."""
     problems, joined = [], params.paraphrase_items.datasets
-    made = {"psi": "psi", "s_tags": "s_tagger", "textrank": "keywords"}
+    makers = {"psi": "psi", "s_tags": "s_tagger", "textrank": "keywords"}
     for dataset, tables in joined.items():
         for table, place in tables:
             if place == NOTHING:
@@ -67,8 +67,8 @@ def _missing_tables(params: "Params") -> list[str]:
             if place != DatasetPaths(dataset).table(table).as_posix():
                 problems.append(f"paraphrase_items.datasets.{dataset}.{table}: must be "
                                 f"{DatasetPaths(dataset).table(table)} or {NOTHING}, found {place}")
-            elif dataset not in params.named(made[table]):
-                problems.append(f"paraphrase_items.datasets.{dataset}.{table} needs {made[table]}.datasets to name "
+            elif dataset not in params.named(makers[table]):
+                problems.append(f"paraphrase_items.datasets.{dataset}.{table} needs {makers[table]}.datasets to name "
                                 f"{dataset!r}")
     for name, model in params.models.pgkpr.items():
         block = laid_over(params.train_pgkpr.plain(), model.overrides)

@@ -47,8 +47,8 @@ def run(texts: dict[str, list[str]], values: dict[str, Any],
     numbers = {piece: number for number, piece in enumerate(
         vocabulary(texts["train"], values["min_count"], values["min_word_count"]))}
     tokenizer = BertTokenizer(vocab=numbers, do_lower_case=True, model_max_length=_LENGTH)
-    pieces = {split: tokenizer(found, add_special_tokens=False)["input_ids"] if found else []
-              for split, found in texts.items()}
+    pieces = {split: tokenizer(split_texts, add_special_tokens=False)["input_ids"] if split_texts else []
+              for split, split_texts in texts.items()}
     special = set(tokenizer.all_special_ids)
     sentences = [tokenizer.convert_ids_to_tokens([one for one in ids if one not in special])
                  for ids in pieces["train"]]
@@ -78,9 +78,9 @@ def vocabulary(texts: Sequence[str], min_count: int, min_word_count: int) -> lis
     words = Counter(word for text in texts for word in _basic(text))
     characters = Counter(chain.from_iterable(words.elements()))
     known = {one for one, count in characters.items() if count >= min_count} | set(_ALPHABET)
-    whole = {word for word, count in words.items() if len(word) > 1 and count >= min_word_count} - set(SPECIAL)
+    whole_words = {word for word, count in words.items() if len(word) > 1 and count >= min_word_count} - set(SPECIAL)
     inside = {one for word in words if len(word) > 1 for one in word[1:]} & known | set(_ALPHABET)
-    return [*SPECIAL, *sorted(known | whole), *sorted(_INSIDE + one for one in inside)]
+    return [*SPECIAL, *sorted(known | whole_words), *sorted(_INSIDE + one for one in inside)]
 
 
 def _basic(text: str) -> Iterator[str]:

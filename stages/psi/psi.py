@@ -72,9 +72,9 @@ def run(tokens: Callable[[], Iterable[pa.Table]], examples: pa.Table, vectors: V
 
 def _scored(words: pa.ChunkedArray, pairs: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray,
             vectors: np.ndarray, params: "Psi") -> pa.Table:
-    found = importance(vectors, texts, firsts, seconds, params.ties)
+    result = importance(vectors, texts, firsts, seconds, params.ties)
     # 0 - 0 / F is -0 for negative F; one zero is enough.
-    scores, offsets = found.scores + 0.0, pa.array(found.offsets, pa.int32())
+    scores, offsets = result.scores + 0.0, pa.array(result.offsets, pa.int32())
     return pa.table({"text_id": pairs[:, 0], "mode": np.array(MODES)[pairs[:, 1]], "pair": pairs[:, 2], "word": words,
                      "score": pa.ListArray.from_arrays(offsets, pa.array(scores)),
                      "primary": pa.ListArray.from_arrays(offsets, pa.array(scores > params.alpha))})
@@ -82,13 +82,13 @@ def _scored(words: pa.ChunkedArray, pairs: np.ndarray, texts: Texts, firsts: np.
 
 def counts(rows: pa.Table) -> dict[str, int]:
     """Return the counts for the metadata of one piece of table ``psi``; pieces add up."""
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for mode in sorted(set(rows["mode"].to_pylist())):
         of_mode = rows.filter(pc.equal(rows["mode"], mode))
         primary = pc.list_flatten(of_mode["primary"])
-        found |= {f"rows_{mode}": of_mode.num_rows, f"words_{mode}": len(primary),
-                  f"primary_{mode}": int(pc.sum(primary).as_py() or 0)}
-    return found
+        totals |= {f"rows_{mode}": of_mode.num_rows, f"words_{mode}": len(primary),
+                   f"primary_{mode}": int(pc.sum(primary).as_py() or 0)}
+    return totals
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,10 @@ def importance(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: n
     if vectors.ndim != 2 or vectors.shape[1] < 2:
         raise ValueError(f"vectors must be a matrix of two or more columns, found the shape {vectors.shape}")
     offsets = np.concatenate([[0], np.cumsum(texts.lengths[firsts])]).astype(np.int64)
-    found = Importance(np.zeros(len(firsts)), offsets, np.zeros(offsets[-1]))
+    result = Importance(np.zeros(len(firsts)), offsets, np.zeros(offsets[-1]))
     for start in range(0, len(firsts), _REQUESTS):
-        _score(vectors, texts, firsts, seconds, np.arange(start, min(start + _REQUESTS, len(firsts))), ties, found)
-    return found
+        _score(vectors, texts, firsts, seconds, np.arange(start, min(start + _REQUESTS, len(firsts))), ties, result)
+    return result
 
 
 def _score(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray, requests: np.ndarray,
@@ -152,11 +152,11 @@ def _equal_lengths(lengths: np.ndarray, width: int) -> Iterator[np.ndarray]:
 
 def _text_ranks(vectors: np.ndarray, texts: Texts, positions: np.ndarray, ties: str) -> "_Ranks":
     """Return the ranks of v(X) of texts (T, D); all zero for a text without words."""
-    found = _Ranks(np.zeros((len(positions), vectors.shape[1])), np.zeros(len(positions)))
+    ranks_of = _Ranks(np.zeros((len(positions), vectors.shape[1])), np.zeros(len(positions)))
     for group in _equal_lengths(texts.lengths[positions], vectors.shape[1]):
         ranked = _Ranks.of(vectors[texts.rows(positions[group]).T].max(axis=0), ties)
-        found.ranks[group], found.squares[group] = ranked.ranks, ranked.squares
-    return found
+        ranks_of.ranks[group], ranks_of.squares[group] = ranked.ranks, ranked.squares
+    return ranks_of
 
 
 class _Block:

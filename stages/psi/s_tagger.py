@@ -85,7 +85,7 @@ def labelled_sources(examples: pd.DataFrame, lower: Texts, psi: pa.Table,
                                                       strict=True))}
     if not place:
         raise InputError("table psi: no row is of mode xy, from which the S-Tagger learns. Add xy to psi.modes.")
-    found = []
+    labelled = []
     chosen = examples[examples["split"] == split]
     for pair in map(tuple, reference_pairs(pa.Table.from_pandas(chosen, _PAIRS)).tolist()):
         if pair not in place:
@@ -95,11 +95,11 @@ def labelled_sources(examples: pd.DataFrame, lower: Texts, psi: pa.Table,
             raise InputError(f"table psi: text {pair[0]} has {len(labels)} words, and {len(lower.of(pair[0]))} in "
                              f"table tokens. {STALE}")
         if len(labels):
-            found.append((pair[0], labels))
-    if not found:
+            labelled.append((pair[0], labels))
+    if not labelled:
         raise InputError(f"table examples: the {split} split has no source with words. Give ingest.{split} a larger "
                          f"share, or more data.")
-    return found
+    return labelled
 
 
 def vocabulary(lower: Texts, sources: list[int], min_count: int) -> list[str]:
@@ -122,7 +122,7 @@ def tag(tagger: STagger, texts: list[np.ndarray], batch_size: int) -> list[np.nd
 
     Chunks have fixed shapes, so that the bytes depend on ``batch_size`` alone.
     """
-    found = [np.zeros(0, dtype=np.float32)] * len(texts)
+    probabilities = [np.zeros(0, dtype=np.float32)] * len(texts)
     lengths = [len(text) for text in texts]
     for chunk in fixed_chunks(lengths, batch_size, max(lengths, default=1) or 1):
         ids = torch.zeros(len(chunk.rows), chunk.width, dtype=torch.int64)
@@ -131,8 +131,8 @@ def tag(tagger: STagger, texts: list[np.ndarray], batch_size: int) -> list[np.nd
         with torch.inference_mode():
             primary = tagger(ids.to(tagger.device)).float().softmax(-1)[..., 1].cpu().numpy()  # (B, L)
         for row, number in enumerate(chunk.items):
-            found[number] = primary[row, :lengths[number]].copy()
-    return found
+            probabilities[number] = primary[row, :lengths[number]].copy()
+    return probabilities
 
 
 def word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:

@@ -29,12 +29,12 @@ class Texts:
 
     def positions(self, text_ids: np.ndarray) -> np.ndarray:
         """Return the position in ``ids`` of each of ``text_ids``, an array of any shape."""
-        found = np.searchsorted(self.ids, text_ids)
-        known = self.ids[np.minimum(found, len(self.ids) - 1)] == text_ids if len(self.ids) else text_ids != text_ids
+        rows = np.searchsorted(self.ids, text_ids)
+        known = self.ids[np.minimum(rows, len(self.ids) - 1)] == text_ids if len(self.ids) else text_ids != text_ids
         if not known.all():
             missing = np.unique(np.asarray(text_ids)[~known])
             raise InputError(f"table tokens: text {missing[0]} has no row (and {len(missing) - 1} more). {STALE}")
-        return found
+        return rows
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the words of texts of equal length as a matrix (len(positions), length)."""
@@ -104,5 +104,5 @@ class VectorTable:
 
     def numbers(self, tokens: Iterable[str]) -> np.ndarray:
         """Return the row of each token (n,), looked up as :func:`found_form` says."""
-        found = (found_form(token, self._row) for token in tokens)
-        return np.array([self.unknown if form is None else self._row[form] for form in found], dtype=np.int32)
+        forms = (found_form(token, self._row) for token in tokens)
+        return np.array([self.unknown if form is None else self._row[form] for form in forms], dtype=np.int32)

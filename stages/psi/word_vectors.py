@@ -60,13 +60,13 @@ def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors
 
 def split_texts(examples: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return, for each split, the sorted ids of the texts of its examples: source, targets, negative."""
-    found = {}
+    ids = {}
     for split in SPLITS:
         rows = examples[examples["split"] == split]
         named = [rows["source_id"], rows["target_id"], rows["negative_id"].dropna(),
                  rows["reference_ids"].explode().dropna()]
-        found[split] = np.unique(np.concatenate([column.to_numpy(dtype=np.int64) for column in named]))
-    return found
+        ids[split] = np.unique(np.concatenate([column.to_numpy(dtype=np.int64) for column in named]))
+    return ids
 
 
 def _counts(written: Texts, text_ids: np.ndarray) -> np.ndarray:

@@ -49,7 +49,7 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
 
     def tested(systems: Sequence[ComparedSystem], items: int, place: dict[str, str]) -> tuple[
             list[dict[str, Any]], dict[str, Any]]:
-        """Return the tests between systems, and a summary of each system."""
+        """Return the tests between systems, and the metrics of each system."""
         drawn = derived_seed(seed, STAGE)
         measured = comparison.measured_systems(systems, settings.resamples, drawn)
         pairs = comparison.paired_rows(systems, measured, settings.level, drawn)
@@ -59,13 +59,14 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
 
     for label, together in comparison.comparable(runs).items():
         systems = comparison.systems_of(together)
-        found, said = tested(systems, len(together[0].items), {"dataset": label})
-        rows += found
-        metrics[label] = {**said, "resamples": settings.resamples, "level": settings.level, "test": TEST}
+        tests, counts = tested(systems, len(together[0].items), {"dataset": label})
+        rows += tests
+        metrics[label] = {**counts, "resamples": settings.resamples, "level": settings.level, "test": TEST}
         for name, mask in comparison.strata_of(together).items():
-            found, said = tested(comparison.within(systems, mask), int(mask.sum()), {"dataset": label, "stratum": name})
-            strata += found
-            metrics[label].setdefault("strata", {})[name] = said
+            labels = {"dataset": label, "stratum": name}
+            tests, counts = tested(comparison.within(systems, mask), int(mask.sum()), labels)
+            strata += tests
+            metrics[label].setdefault("strata", {})[name] = counts
         if together[0].track.compared.exact:
             exact += [{"dataset": label, **row} for row in comparison.exact_rows(together)]
     paired, mcnemar, by_stratum = (pd.DataFrame(found, columns=[name for name, *_ in schema.fields])

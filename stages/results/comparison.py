@@ -130,16 +130,16 @@ def comparable(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
     Runs on other items of the same split form further groups, named ``DATASET/SPLIT (as RUN)`` by their first run. The
     first group of each further track is named ``DATASET/SPLIT (TRACK)``.
     """
-    found: dict[str, list[EvaluatedRun]] = {}
+    groups: dict[str, list[EvaluatedRun]] = {}
     labels: dict[tuple[str, str, str, str], str] = {}
-    for one in runs:
-        key, label = (one.track.name, one.dataset, one.split, one.fingerprint), f"{one.dataset}/{one.split}"
+    for run in runs:
+        key, label = (run.track.name, run.dataset, run.split, run.fingerprint), f"{run.dataset}/{run.split}"
         if key not in labels:
-            others = {other.track.name for other in found.get(label, [])} - {one.track.name}
-            names = [label, *([f"{label} ({one.track.title})"] if others else []), f"{label} (as {one.name})"]
-            labels[key] = next(name for name in names if name not in found)
-        found.setdefault(labels[key], []).append(one)
-    return found
+            others = {other.track.name for other in groups.get(label, [])} - {run.track.name}
+            names = [label, *([f"{label} ({run.track.title})"] if others else []), f"{label} (as {run.name})"]
+            labels[key] = next(name for name in names if name not in groups)
+        groups.setdefault(labels[key], []).append(run)
+    return groups
 
 
 def systems_of(runs: Sequence[EvaluatedRun]) -> list[ComparedSystem]:
@@ -155,8 +155,8 @@ def strata_of(runs: Sequence[EvaluatedRun]) -> dict[str, np.ndarray]:
     if not runs[0].track.by_stratum:
         return {}
     rows = runs[0].scored("run")
-    found = {name: stratum.holds(rows) for name, stratum in STRATA.items()}
-    return {name: mask for name, mask in found.items() if mask.any()}
+    masks = {name: stratum.holds(rows) for name, stratum in STRATA.items()}
+    return {name: mask for name, mask in masks.items() if mask.any()}
 
 
 def within(systems: Sequence[ComparedSystem], mask: np.ndarray) -> list[ComparedSystem]:
@@ -173,21 +173,21 @@ def pooled_name(row: str, seeds: int) -> str:
 
 def _pooled(runs: Sequence[EvaluatedRun], members: Mapping[str, dict[str, Statistic]]) -> list[ComparedSystem]:
     rows: dict[str, list[EvaluatedRun]] = {}
-    for one in runs:
-        rows.setdefault(one.paths.name, []).append(one)
-    return [ComparedSystem(pooled_name(row, len(own)), [members[one.name] for one in own], [one.name for one in own],
-                           [one.paths.seed for one in own]) for row, own in rows.items() if len(own) > 1]
+    for run in runs:
+        rows.setdefault(run.paths.name, []).append(run)
+    return [ComparedSystem(pooled_name(row, len(own)), [members[run.name] for run in own], [run.name for run in own],
+                           [run.paths.seed for run in own]) for row, own in rows.items() if len(own) > 1]
 
 
 def _distinct_baselines(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, EvaluatedRun, str]]:
     """Yield name, run and key of every distinct baseline; runs whose models have other training items have others."""
     seen: dict[str, list[list[str]]] = {}
-    for one in runs:
-        for baseline in sorted(set(one.scores["system"]) - {"run"}):
-            outputs = one.scored(baseline)[one.track.compared.answer].tolist()
+    for run in runs:
+        for baseline in sorted(set(run.scores["system"]) - {"run"}):
+            outputs = run.scored(baseline)[run.track.compared.answer].tolist()
             if outputs not in seen.setdefault(baseline, []):
                 seen[baseline].append(outputs)
-                yield f"baseline {baseline}" + (f" of {one.name}" if len(seen[baseline]) > 1 else ""), one, baseline
+                yield f"baseline {baseline}" + (f" of {run.name}" if len(seen[baseline]) > 1 else ""), run, baseline
 
 
 def measured_systems(systems: Sequence[ComparedSystem], resamples: int, seed: int) -> dict[str, dict[str, Members]]:
@@ -219,21 +219,21 @@ def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mappin
 
 
 def _over_seeds(left: Members, right: Members, level: float, seed: int) -> dict[str, Any]:
-    found = over_seeds(left, right, level, seed)
-    if found is None:
+    test = over_seeds(left, right, level, seed)
+    if test is None:
         return {"seeds": 1} | dict.fromkeys(("low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"))
-    return {"seeds": found.seeds, "low_seeds": found.low, "high_seeds": found.high, "p_seeds": found.p_value,
-            "detectable": found.detectable, "verdict": found.sign(level)}
+    return {"seeds": test.seeds, "low_seeds": test.low, "high_seeds": test.high, "p_seeds": test.p_value,
+            "detectable": test.detectable, "verdict": test.sign(level)}
 
 
 def summary(system: ComparedSystem, measured: Mapping[str, Members], level: float) -> dict[str, Any]:
     """Return runs and seeds of a system, and mean, standard deviation over seeds and interval of each metric."""
-    found: dict[str, Any] = {"runs": system.runs, "seeds": system.seeds}
-    for name, one in measured.items():
-        low, high = interval(one.samples.mean(axis=0), level)
-        sd = float(np.std(one.values, ddof=1)) if len(one.values) > 1 else None
-        found[name] = rounded({"mean": one.mean, "sd": sd, "low": low, "high": high})
-    return found
+    values: dict[str, Any] = {"runs": system.runs, "seeds": system.seeds}
+    for name, measurement in measured.items():
+        low, high = interval(measurement.samples.mean(axis=0), level)
+        sd = float(np.std(measurement.values, ddof=1)) if len(measurement.values) > 1 else None
+        values[name] = rounded({"mean": measurement.mean, "sd": sd, "low": low, "high": high})
+    return values
 
 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:

@@ -197,8 +197,8 @@ class Block:
     @property
     def full(self) -> System | None:
         """The full method, with which others are compared; of several readings of the paper, the recipe's."""
-        found = [system for system in self.systems if system.row == self.track.full]
-        return min(found, key=lambda system: bool(system.changes), default=None)
+        candidates = [system for system in self.systems if system.row == self.track.full]
+        return min(candidates, key=lambda system: bool(system.changes), default=None)
 
     @property
     def measured(self) -> list[str]:
@@ -207,8 +207,8 @@ class Block:
 
     def difference(self, name: str, base: str, key: str) -> Difference | None:
         """Return ``name`` minus ``base``, by their names in the comparison; None if they were not compared."""
-        found = self._differences.get((key, frozenset((name, base))))
-        return found if found is None or found.name == name else found.turned()
+        stored = self._differences.get((key, frozenset((name, base))))
+        return stored if stored is None or stored.name == name else stored.turned()
 
     @cached_property
     def _differences(self) -> dict[tuple[str, frozenset[str]], Difference]:
@@ -238,20 +238,20 @@ def _of_seeds(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def values_of(runs: Sequence[Mapping[str, Any]], intervals: Mapping[str, Any]) -> dict[str, Value]:
     """Return mean and standard deviation over ``runs`` of the metrics that all have, with the ``intervals`` of one."""
-    found = {}
+    values_by_name = {}
     for name in runs[0]:
         values = [float(value) for run in runs if isinstance(value := run.get(name), int | float) and value == value]
         if len(values) == len(runs):
             sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-            found[name] = Value(float(np.mean(values)), sd, _interval(*intervals.get(name, (None, None))))
-    return found
+            values_by_name[name] = Value(float(np.mean(values)), sd, _interval(*intervals.get(name, (None, None))))
+    return values_by_name
 
 
 def compared_values(group: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
     """Yield every metric of a system as the comparison has it."""
-    for name, found in group.items():
-        if isinstance(found, Mapping) and found["mean"] is not None:
-            yield name, Value(found["mean"], found.get("sd"), _interval(found.get("low"), found.get("high")))
+    for name, entry in group.items():
+        if isinstance(entry, Mapping) and entry["mean"] is not None:
+            yield name, Value(entry["mean"], entry.get("sd"), _interval(entry.get("low"), entry.get("high")))
 
 
 def _interval(low: float | None, high: float | None) -> tuple[float, float] | None:

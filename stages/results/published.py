@@ -93,8 +93,8 @@ def dataset_kind_of(name: str, layout: str, source: str = "") -> str | None:
         return _CLASSIFIED[layout]
     if layout in ("labelled", "all_terms", "text_gcn"):
         # Not the whole path: any folder above may be called mr.
-        found = _CLASS_NAMES.search(name.lower()) or _CLASS_NAMES.search("/".join(source.lower().split("/")[-2:]))
-        return None if found is None else str(found.lastgroup).removeprefix("x")
+        match = _CLASS_NAMES.search(name.lower()) or _CLASS_NAMES.search("/".join(source.lower().split("/")[-2:]))
+        return None if match is None else str(match.lastgroup).removeprefix("x")
     if layout == "mscoco_captions" or (layout == "captions" and "coco" in called):
         return "mscoco"
     return "rocstories" if layout == "stories" and "roc" in called else None

@@ -147,6 +147,6 @@ class TrackResults(Track):
 
     def published_rows(self, row: Row, kind: str | None) -> list[PublishedRow]:
         """Return the published rows that correspond to a run, whatever its size; none for data that the paper lacks."""
-        found = [table.rows[name] for name in self.printed_as(row) for table in self.published
-                 if table.kind == kind and name in table.rows]
-        return list({one.name: one for one in reversed(found)}.values())[::-1]
+        published_cells = [table.rows[name] for name in self.printed_as(row) for table in self.published
+                           if table.kind == kind and name in table.rows]
+        return list({one.name: one for one in reversed(published_cells)}.values())[::-1]

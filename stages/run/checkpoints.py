@@ -146,8 +146,8 @@ class _Record:
             content, digest, _ = (home / _RECORD).read_text(encoding="utf-8").split("\n")
         except (OSError, ValueError):
             return None
-        whole = hashlib.sha256(content.encode()).hexdigest() == digest
-        return cls(**json.loads(content)) if whole else None
+        intact = hashlib.sha256(content.encode()).hexdigest() == digest
+        return cls(**json.loads(content)) if intact else None
 
 
 def _write(path: Path, content: bytes) -> str:

@@ -64,15 +64,15 @@ class Answer:
 def answer(block: Block) -> Answer:
     """Return the answer of one table: the value of the full method, or of the first system, and who differs from it."""
     base, column = block.full or block.systems[0], metric(block.lead)
-    found = {system.name: (system, difference) for system in (*block.baselines, *block.systems) if system is not base
-             and (difference := block.difference(system.compared_as, base.name, block.lead)) is not None}
+    compared = {system.name: (system, difference) for system in (*block.baselines, *block.systems) if system is not base
+                and (difference := block.difference(system.compared_as, base.name, block.lead)) is not None}
     value, count = base.values.get(block.lead), int(block.counts.get("examples", 0))
     reached = f"reaches {number(value.mean, column.digits)} in {column.name}" if value else "was evaluated"
     sentence = "; ".join([f"{base.name} {reached}, on {count:,} {block.track.items}",
-                          *_clauses(base, list(found.values()), block.track)])
-    near = _reach([one for _, one in found.values() if one.name not in _FAR])
+                          *_clauses(base, list(compared.values()), block.track)])
+    near = _reach([one for _, one in compared.values() if one.name not in _FAR])
     rows = [(system, _row(one, _reach([one]) if one.name in _FAR else near, _said(system, base, one, block.track)))
-            for system, one in found.values()]
+            for system, one in compared.values()]
     return Answer(f"{sentence}.", base.name, column, rows, any(len(one.seeds) < 2 for one in block.systems))
 
 
@@ -115,14 +115,14 @@ def removed_part(system: System, base: System, track: TrackResults) -> str:
 
 def step_tables(block: Block) -> list[tuple[str, list[Step]]]:
     """Return the effect of each step of CLLD on the texts of ``block``, by question; empty if none was compared."""
-    found = []
+    measured = []
     for question, system, base in steps(block):
         accuracy, macro_f1 = (block.difference(system.name, base.name, key) for key in ("accuracy", "macro_f1"))
         if accuracy is not None:
-            found.append((question, system, base, accuracy, macro_f1))
-    reach = _reach([one for *_, accuracy, macro_f1 in found for one in (accuracy, macro_f1) if one is not None])
+            measured.append((question, system, base, accuracy, macro_f1))
+    reach = _reach([one for *_, accuracy, macro_f1 in measured for one in (accuracy, macro_f1) if one is not None])
     tables: dict[str, list[Step]] = {}
-    for question, system, base, accuracy, macro_f1 in found:
+    for question, system, base, accuracy, macro_f1 in measured:
         tables.setdefault(question, []).append(Step(
             system, base, encoder_name(system.settings["encoder"]), _row(accuracy, reach, accuracy.said(HELPS)),
             None if macro_f1 is None else _row(macro_f1, reach)))
@@ -131,9 +131,9 @@ def step_tables(block: Block) -> list[tuple[str, list[Step]]]:
 
 def steps(block: Block) -> list[tuple[str, System, System]]:
     """Return the steps of ``block`` as question, system and base: by question, then in the order of systems."""
-    found = [(question, system, _base(system, base, block.systems)) for question, rows, base in QUESTIONS
-             for system in block.systems if system.settings["kind"] in rows]
-    return [(question, system, base) for question, system, base in found if base is not None]
+    candidates = [(question, system, _base(system, base, block.systems)) for question, rows, base in QUESTIONS
+                  for system in block.systems if system.settings["kind"] in rows]
+    return [(question, system, base) for question, system, base in candidates if base is not None]
 
 
 def _base(system: System, row: str, systems: Sequence[System]) -> System | None:

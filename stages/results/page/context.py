@@ -153,8 +153,8 @@ def build(results: Results, datasets: list[Dataset], examples: int = 0) -> Page:
     writing = sum(not block.track.classifies for block in results.blocks)
     each = -(-examples // max(writing, 1))
     # The word vectors of the metrics, each once.
-    found = [emb for run in results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
-    encoders = list({(one["name"], one["sha256"]): one for one in found}.values())
+    vectors = [emb for run in results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
+    encoders = list({(one["name"], one["sha256"]): one for one in vectors}.values())
     return Page(results, encoders, datasets, [_track(track, results, each) for track in tracks],
                 {name: shown for name, shown in data.items() if shown["nodes"]})
 

@@ -132,11 +132,11 @@ def _neighbours(paths: DatasetPaths, nodes: pd.Series) -> dict[int, list[tuple[i
     edges = pd.concat([_selected(paths, PHRASE_EDGES, node, nodes).rename(columns={node: "node", other: "other"})
                        for node, other in (("source", "target"), ("target", "source"))])
     ordered = edges.sort_values(["node", "weight", "other"], ascending=[True, False, True])
-    found: dict[int, list[tuple[int, int]]] = {}
+    neighbours: dict[int, list[tuple[int, int]]] = {}
     for node, other, weight in ordered.groupby("node").head(NEIGHBOURS)[["node", "other", "weight"]].itertuples(
             index=False):
-        found.setdefault(node, []).append((other, weight))
-    return found
+        neighbours.setdefault(node, []).append((other, weight))
+    return neighbours
 
 
 def _texts(paths: DatasetPaths, nodes: pd.Series) -> dict[int, list[tuple[int, str]]]:
@@ -144,10 +144,10 @@ def _texts(paths: DatasetPaths, nodes: pd.Series) -> dict[int, list[tuple[int, s
     held = _selected(paths, PHRASE_TEXTS, "node_id", nodes, TEXTS_EACH)
     rows = _selected(paths, TEXTS, "text_id", held["text_id"])
     texts = dict(zip(rows["text_id"], rows["text"], strict=True))
-    found: dict[int, list[tuple[int, str]]] = {}
+    texts_of: dict[int, list[tuple[int, str]]] = {}
     for text, node in held[["text_id", "node_id"]].itertuples(index=False):
-        found.setdefault(node, []).append((text, texts[text]))
-    return found
+        texts_of.setdefault(node, []).append((text, texts[text]))
+    return texts_of
 
 
 def _selected(paths: DatasetPaths, schema: TableSchema, column: str, values: Iterable[int],
@@ -158,8 +158,8 @@ def _selected(paths: DatasetPaths, schema: TableSchema, column: str, values: Ite
     for batch in read_batches(paths.table(schema.name), schema, rows=_ROWS):
         piece = batch.filter(pc.is_in(batch[column], value_set=wanted)).to_pandas()
         pieces.append(piece if each is None else piece.groupby(column).head(each))
-    found = pd.concat(pieces)
-    return found if each is None else found.groupby(column).head(each)
+    selected = pd.concat(pieces)
+    return selected if each is None else selected.groupby(column).head(each)
 
 
 def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def history_quantities(history: pd.DataFrame | None) -> dict[str, dict[str, str]
     for column in history.select_dtypes("number").columns:
         if column in ("epoch", "step") or history[column].isna().all():
             continue
-        found = re.fullmatch(r"(train|validation)_(.+)", column)
-        split, quantity = (found[1], found[2]) if found else ("train", column)
+        match = re.fullmatch(r"(train|validation)_(.+)", column)
+        split, quantity = (match[1], match[2]) if match else ("train", column)
         quantities.setdefault(quantity, {})[split] = column
     return dict(sorted(quantities.items(), key=lambda item: "validation" not in item[1]))
 

@@ -59,8 +59,8 @@ def result_tables(block: Block) -> list[ResultTable]:
     headlines = Family("", tuple(map(metric, block.track.by_stratum)))
     for name, part in block.strata.items():
         note = f"The {part.counts['examples']:,} items of which this holds: {STRATA[name].meaning}."
-        found = _measured(TableLayout(f"Stratum: {STRATA[name].title}", note, (headlines,)), part.measured)
-        tables += [_result_table(found, part)] if found else []
+        strata = _measured(TableLayout(f"Stratum: {STRATA[name].title}", note, (headlines,)), part.measured)
+        tables += [_result_table(strata, part)] if strata else []
     return tables
 
 

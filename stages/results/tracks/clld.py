@@ -45,8 +45,8 @@ def encoder_of(source: str) -> str | None:
         return "TextCNN"
     if source == "bundled":
         return "BERT"
-    found = re.search(r"(?<![a-z])(al)?bert(?![a-z])", source.rpartition("/")[2].lower())
-    return None if found is None else "ALBERT" if found[1] else "BERT"
+    match = re.search(r"(?<![a-z])(al)?bert(?![a-z])", source.rpartition("/")[2].lower())
+    return None if match is None else "ALBERT" if match[1] else "BERT"
 
 
 class _EncoderNames(Names):
@@ -76,12 +76,12 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
     """Return every metric; baseline ``majority`` has no probabilities, and so fewer metrics."""
     names = sorted({*scores["label"], *scores["predicted"]})
     places = {name: place for place, name in enumerate(names)}
-    labels, said = (scores[column].map(places).to_numpy(np.int64) for column in ("label", "predicted"))
+    labels, answers = (scores[column].map(places).to_numpy(np.int64) for column in ("label", "predicted"))
     probability, nll, brier = (scores[column].to_numpy(np.float64, na_value=np.nan)
                                for column in ("probability", "nll", "brier"))
     known = not any(np.isnan(column).any() for column in (probability, nll, brier))
     sureness = Sureness(probability, nll, brier, settings.get("bins", 15)) if known else None
-    return class_statistics(labels, said, len(names), sureness)
+    return class_statistics(labels, answers, len(names), sureness)
 
 
 def _further_settings(params: Params, model: str) -> dict[str, Any]:

@@ -90,31 +90,31 @@ def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
             inner = inner.get(name) if isinstance(inner, Mapping) else None
         return inner
 
-    found = {f"{name} contrast" for name in _CONTRASTS if value("contrasts", name, "weight") == 0}
+    removed_names = {f"{name} contrast" for name in _CONTRASTS if value("contrasts", name, "weight") == 0}
     if value("latent", "enabled") is False:
         return frozenset({"latent"})
     if value("keyword", "condition") is False:
         # Without keywords there is neither a graph nor a contrast over them.
-        return frozenset({"keyword"} | found - _OF_KEYWORDS)
+        return frozenset({"keyword"} | removed_names - _OF_KEYWORDS)
     if value("graph", "iterations") == 0:
         # The vectors that the contrast of keywords compares are then constant: its weight changes no other term.
-        return frozenset({"graph"} | found - {"keyword contrast"})
-    return frozenset(found)
+        return frozenset({"graph"} | removed_names - {"keyword contrast"})
+    return frozenset(removed_names)
 
 
 def _readings(settings: Mapping[str, Any]) -> frozenset[str]:
     """Return switches for what items see of the graph in training, and for weights of impostors; none of a preset."""
-    removed, found = removed_parts(settings), set()
+    removed, readings = removed_parts(settings), set()
     if settings.get("preset") or removed & {"keyword", "latent"}:
         return frozenset()
     seen, weight = settings.get("graph", {}).get("own_edges"), settings.get("keyword", {}).get("imp_weight", _WEIGHT)
     if seen == "leaking" and "graph" in removed:
-        found.add("own texts of the item seen in h0")
+        readings.add("own texts of the item seen in h0")
     elif seen in _SEEN:
-        found.add(_SEEN[seen])
+        readings.add(_SEEN[seen])
     if weight != _WEIGHT and "graph" not in removed:
-        found.add(f"impostors by {weight}")
-    return frozenset(found)
+        readings.add(f"impostors by {weight}")
+    return frozenset(readings)
 
 
 def _printed(own: Row) -> list[str]:

@@ -29,12 +29,12 @@ def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
 def _work(process: StageProcess) -> None:
     params = process.params
     for seed in params.model_seeds(process.instance):
-        one, paths = process.under(seed), ModelPaths(process.instance, seed)
+        seeded, paths = process.under(seed), ModelPaths(process.instance, seed)
         pairs = run(read_frame(paths.table("validation_confusion"), VALIDATION_CONFUSION), params.confusing_pairs.share)
         for row in pairs[pairs["chosen"]].to_dict("records"):
-            one.log.info("%s and %s: %d texts confused", row["class"], row["other"], row["confused"])
+            seeded.log.info("%s and %s: %d texts confused", row["class"], row["other"], row["confused"])
         write_table(paths.confusing_pairs, CONFUSING_PAIRS, pairs,
-                    Provenance(one.name, one.params_hash, counts={"chosen": int(pairs["chosen"].sum())}))
+                    Provenance(seeded.name, seeded.params_hash, counts={"chosen": int(pairs["chosen"].sum())}))
 
 
 main = partial(run_stage, STAGE, _work, instance="MODEL")

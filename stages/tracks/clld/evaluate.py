@@ -51,7 +51,7 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, baselines: Mapping[str, 
         sureness = None if given is None else Sureness(
             rows["probability"].to_numpy(), rows["nll"].to_numpy(), rows["brier"].to_numpy(), BINS)
         statistics[name] = class_statistics(labels, predicted, n_classes, sureness)
-    values = {name: {metric: one.value() for metric, one in found.items()} for name, found in statistics.items()}
+    values = {name: {metric: one.value() for metric, one in measured.items()} for name, measured in statistics.items()}
     seed = derived_seed(resampling.seed, STAGE, "resamples")
     ends = {name: intervals(found, resampling.resamples, resampling.level, seed) for name, found in statistics.items()}
     counts = clld.counted(labels, systems["run"][0], n_classes)

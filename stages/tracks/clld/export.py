@@ -68,14 +68,14 @@ def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, te
 
     Chunks have a fixed shape, so the same texts in the same order, with the same ``batch_size``, give the same bytes.
     """
-    found = np.zeros((len(texts), len(model.config.classes)))
+    probabilities = np.zeros((len(texts), len(model.config.classes)))
     encoded = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"] if len(texts) else []
     for chunk in track(fixed_chunks(list(map(len, encoded)), batch_size, max_length)):
         rows = encode_texts(tokenizer, [texts[row] for row in chunk.rows], chunk.width).to(model.device)
         with torch.inference_mode():
             logits = model(rows["input_ids"], rows["attention_mask"].bool())
-        found[chunk.items] = logits[:len(chunk.items)].double().softmax(-1).cpu().numpy()
-    return found
+        probabilities[chunk.items] = logits[:len(chunk.items)].double().softmax(-1).cpu().numpy()
+    return probabilities
 
 
 def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mapping[str, Any], files: str, use: str,
@@ -112,10 +112,10 @@ class NewTexts:
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
         """Return ``text``, ``label``, ``probability``, and ``probabilities`` by class, of each text."""
         trained, classes = self._trained, self._trained.on.classes
-        found = class_probabilities(trained.model, trained.tokenizer, texts, trained.on.max_length, len(texts))
+        shares = class_probabilities(trained.model, trained.tokenizer, texts, trained.on.max_length, len(texts))
         return [{"text": text, "label": classes[best], "probability": row[best],
                  "probabilities": dict(zip(classes, row, strict=True))}
-                for text, row, best in zip(texts, found.tolist(), found.argmax(1).tolist(), strict=True)]
+                for text, row, best in zip(texts, shares.tolist(), shares.argmax(1).tolist(), strict=True)]
 
 
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:

@@ -48,10 +48,10 @@ def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, An
         accuracies = {strength: float(np.mean(model.predict(held["validation"]) == numbers["validation"]))
                       for strength, model in fitted.items()}
         best = max(accuracies, key=lambda strength: (accuracies[strength], -strength))
-        found = {split: _probabilities(fitted[best], rows, len(classes), features.shape[0])
-                 for split, rows in held.items()}
+        predictions = {split: _probabilities(fitted[best], rows, len(classes), features.shape[0])
+                       for split, rows in held.items()}
     tables, measured = [], {}
-    for split, rows in found.items():
+    for split, rows in predictions.items():
         tables.append(parts[split][["example_id", "text_id", "split", "label"]].assign(
             predicted=[classes[number] for number in rows.argmax(1)], probabilities=list(rows)))
         statistics = class_statistics(numbers[split], rows.argmax(1), len(classes))
@@ -68,9 +68,9 @@ def _probabilities(model: LogisticRegression, rows: Any, n_classes: int, texts: 
 
     n is the number of training ``texts``, so a class without any costs at most log(n + N) nats.
     """
-    found = np.zeros((rows.shape[0], n_classes))
-    found[:, model.classes_] = model.predict_proba(rows)
-    return (texts * found + 1) / (texts + n_classes)
+    probabilities = np.zeros((rows.shape[0], n_classes))
+    probabilities[:, model.classes_] = model.predict_proba(rows)
+    return (texts * probabilities + 1) / (texts + n_classes)
 
 
 def _work(process: StageProcess) -> None:

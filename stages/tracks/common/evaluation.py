@@ -139,12 +139,12 @@ def scored_predictions(given: Evaluated, track: str) -> tuple[pd.DataFrame, str]
     if unknown:
         raise InputError(f"example {unknown[0]} was predicted but is no item of the model: predictions and model are "
                          f"of different runs. Run generate_{track} again.")
-    found = sorted(set(splits[scored["example_id"]]))
-    missing = set(splits.index[splits.isin(found)]) - set(scored["example_id"])
-    if len(found) > 1 or missing:
-        raise InputError(f"predictions hold {len(scored)} examples of {' and '.join(found)}, and {len(missing)} of "
+    names = sorted(set(splits[scored["example_id"]]))
+    missing = set(splits.index[splits.isin(names)]) - set(scored["example_id"])
+    if len(names) > 1 or missing:
+        raise InputError(f"predictions hold {len(scored)} examples of {' and '.join(names)}, and {len(missing)} of "
                          f"that split are missing. Run generate_{track} again.")
-    return scored, str(found[0])
+    return scored, str(names[0])
 
 
 def score_systems(given: Evaluated, targets: ScoredItems, outputs: Sequence[Text], counts: dict[str, int],
@@ -154,14 +154,14 @@ def score_systems(given: Evaluated, targets: ScoredItems, outputs: Sequence[Text
 
     ``counts`` is updated; ``cut`` splits texts as ``targets`` are.
     """
-    found = {"run": outputs, **{name: own[name] if name in own else baseline_outputs(name, targets, given, counts, cut)
-                                for name in given.baselines}}
-    texts = {name: [joined(text) for text in system] for name, system in found.items()}
+    by_name = {"run": outputs, **{name: own[name] if name in own else baseline_outputs(name, targets, given, counts, cut)
+                                  for name in given.baselines}}
+    texts = {name: [joined(text) for text in system] for name, system in by_name.items()}
     references = [[joined(text) for text in item] for item in targets.references]
     bertscores = {} if given.scorer is None else given.scorer.score(texts, references)
     sample = derived_seed(given.resampling.seed, SEEDED_AS, "self_bleu")
     return {name: score_system(system, targets, given.vectors, bertscores.get(name), sample)
-            for name, system in found.items()}
+            for name, system in by_name.items()}
 
 
 def baseline_outputs(name: str, targets: ScoredItems, given: Evaluated, counts: dict[str, int],

@@ -102,13 +102,13 @@ def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPath
 
     name, code = process.instance, hash_code(code_of(process.stage))
     for seed in process.params.run_seeds(name):
-        one, paths, run = process.under(seed), ModelPaths(process.params.run_model(name), seed), RunPaths(name, seed)
+        seeded, paths, run = process.under(seed), ModelPaths(process.params.run_model(name), seed), RunPaths(name, seed)
         read = [path for path in (paths.folder, *tables(run)) if path.exists()]
-        key = hash_values({**one.declared_values, "data": hash_files(read), "code": code, "torch": torch.__version__,
+        key = hash_values({**seeded.declared_values, "data": hash_files(read), "code": code, "torch": torch.__version__,
                            **further})
-        finished = Finished(one, key, folders(run))
+        finished = Finished(seeded, key, folders(run))
         if not finished.restore():
-            make(one, paths)
+            make(seeded, paths)
             finished.keep()
 
 

@@ -24,8 +24,8 @@ def written_forms(tokens: Iterable[pa.Table], text_ids: np.ndarray) -> dict[str,
     for piece in tokens:
         rows = piece.filter(pc.is_in(piece["text_id"], pa.array(text_ids, pa.int64())))
         inside = pc.list_flatten(rows["token"]).filter(pc.invert(pc.list_flatten(rows["sentence_start"])))
-        found = pc.value_counts(inside)
-        counts.update(dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)))
+        forms = pc.value_counts(inside)
+        counts.update(dict(zip(forms.field("values").to_pylist(), forms.field("counts").to_pylist(), strict=True)))
     best: dict[str, str] = {}
     # by count; of equals the one in small letters, then by the alphabet
     for form in sorted(counts, key=lambda form: (-counts[form], not form.islower(), form)):

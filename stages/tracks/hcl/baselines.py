@@ -77,22 +77,22 @@ def start_of(values: Mapping[str, Any], items: pd.DataFrame, encoder_source: str
 
 def _pretrained(architecture: str, source: str) -> Start:
     param = f"train_hcl.{architecture}.source"
-    found = resolve_encoder(source, param)
-    if not list(found.location.glob("*.safetensors")):
+    encoder = resolve_encoder(source, param)
+    if not list(encoder.location.glob("*.safetensors")):
         raise InputError(f"{param}: {source} has no weights as safetensors, and others are not read. Save the "
                          f"model again with save_pretrained of transformers, and give that folder (source: path, "
                          f"init: FOLDER).")
-    kind = AutoConfig.from_pretrained(found.location).model_type
+    kind = AutoConfig.from_pretrained(encoder.location).model_type
     if kind not in _FAMILIES[architecture]:
         raise InputError(f"{param}: {source} is a {kind} model; {architecture} takes "
                          f"{' or '.join(_FAMILIES[architecture])}.")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(found.location)
+        tokenizer = AutoTokenizer.from_pretrained(encoder.location)
     except (ImportError, OSError, ValueError) as error:
         raise InputError(f"{param}: {source}: its tokenizer cannot be read here ({error}). A folder with its "
                          f"tokenizer.json can.") from error
-    said = f"{source} (version {found.description['version']}, sha256 {found.description['sha256']})"
-    return Start(tokenizer, marks_of(tokenizer), {"start": found.description}, str(found.location), said)
+    description = f"{source} (version {encoder.description['version']}, sha256 {encoder.description['sha256']})"
+    return Start(tokenizer, marks_of(tokenizer), {"start": encoder.description}, str(encoder.location), description)
 
 
 def marks_of(tokenizer: PreTrainedTokenizerBase) -> Marks:

@@ -47,13 +47,13 @@ def export_library_model(weights: Path, folder: Path, called: Path) -> str:
     on = PieceOrigin.load(weights)
     name, auto = AUTO[on.architecture]
     tokenizer = AutoTokenizer.from_pretrained(weights)
-    model, told = auto.from_pretrained(weights, output_loading_info=True)
+    model, loading = auto.from_pretrained(weights, output_loading_info=True)
     if hasattr(model.config, "mean_target_length"):  # which only training reads
         del model.config.mean_target_length
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     own, other = (found.state_dict() for found in (load_pieces(weights, on.architecture), auto.from_pretrained(folder)))
-    if told["missing_keys"] or told["unexpected_keys"] or not (
+    if loading["missing_keys"] or loading["unexpected_keys"] or not (
             own.keys() == other.keys() and all(torch.equal(value, other[key]) for key, value in own.items())):
         raise InputError(f"{weights}: what {name} loads has other weights, so nothing was written.")
     before, after, end = (tokenizer.decode(ids) for ids in (on.marks["before"], on.marks["after"], [on.marks["end"]]))

@@ -136,8 +136,8 @@ class PieceRewriter(Rewriter):
         return {"x_ids": ids, "x_mask": mask, **{name: part.to(self.model.device) for name, part in further.items()}}
 
     def _likelihood(self, chunk: pd.DataFrame, targets: Mapping[str, Tensor]) -> Tensor:
-        found: Tensor = self.model.likelihood({**self._batch(chunk), **targets})
-        return found
+        likelihood: Tensor = self.model.likelihood({**self._batch(chunk), **targets})
+        return likelihood
 
     def _rewrite_chunk(self, chunk: pd.DataFrame, decode: Mapping[str, Any], seed: int) -> pd.DataFrame:
         if decode["search"] != "beam" and type(self.model).begin is PieceModel.begin:

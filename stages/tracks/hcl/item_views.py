@@ -119,11 +119,11 @@ def leaks(items: pd.DataFrame, graph: KeywordGraph, item_views: ItemViews | None
         senders, place = neighbours(graph, kx[seen], views, view[seen])
         place = torch.nonzero(seen).squeeze(-1)[place]
         count = torch.bincount(place, minlength=len(kx))
-        told = torch.zeros(len(kx), dtype=torch.bool)
-        told[place[senders == ky[place]]] = True
+        known_target = torch.zeros(len(kx), dtype=torch.bool)
+        known_target[place[senders == ky[place]]] = True
         differ = torch.from_numpy((rows["keyword"] != rows["target_keyword"]).to_numpy(copy=True))
-        marks = {"keywords_differ": differ, "target_is_neighbour": told[differ],
-                 "target_is_only_neighbour": (told & (count == 1))[differ], "without_neighbour": count == 0,
+        marks = {"keywords_differ": differ, "target_is_neighbour": known_target[differ],
+                 "target_is_only_neighbour": (known_target & (count == 1))[differ], "without_neighbour": count == 0,
                  "unseen": ~seen}
         shares[str(split)] = {name: round(float(mark.float().mean()), 6) if len(mark) else 0.0
                               for name, mark in marks.items()}
@@ -201,11 +201,11 @@ def owners(key: np.ndarray, group: np.ndarray, other: np.ndarray) -> tuple[np.nd
     key, group, other = key[order], group[order], other[order]
     starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
     counts = np.diff(np.r_[starts, len(key)])
-    found = []
+    columns = []
     for first in (group[starts], other[starts]):  # what owns all elements owns the first
         wanted = np.repeat(first, counts)
-        found.append(np.where(np.logical_and.reduceat((group == wanted) | (other == wanted), starts), first, NOBODY))
-    return key[starts], np.stack(found, axis=1)
+        columns.append(np.where(np.logical_and.reduceat((group == wanted) | (other == wanted), starts), first, NOBODY))
+    return key[starts], np.stack(columns, axis=1)
 
 
 def edge_changes(members: pd.DataFrame, target: np.ndarray, source: np.ndarray, sign: np.ndarray, nodes: int,
@@ -224,9 +224,9 @@ def edge_changes(members: pd.DataFrame, target: np.ndarray, source: np.ndarray, 
         entry, place = _expanded(offsets[part.column], offsets[part.column + 1] - offsets[part.column])
         wanted = part.node[entry] * nodes + right.node[place]
         edge = np.searchsorted(keys, wanted)
-        there = np.flatnonzero(keys[np.minimum(edge, edges - 1)] == wanted) if edges else edge[:0]
-        edge, place = edge[there], place[there]
-        owner = np.sort(np.concatenate([part.owner[entry[there]], right.owner[place]], axis=1), axis=1)  # (t, 4)
+        matches = np.flatnonzero(keys[np.minimum(edge, edges - 1)] == wanted) if edges else edge[:0]
+        edge, place = edge[matches], place[matches]
+        owner = np.sort(np.concatenate([part.owner[entry[matches]], right.owner[place]], axis=1), axis=1)  # (t, 4)
         owner[:, 1:][owner[:, 1:] == owner[:, :-1]] = NOBODY  # a term goes once, whichever of its parts does
         good = positive[place]
         total = [np.bincount(edge[good == which], minlength=edges) for which in (False, True)]
@@ -328,10 +328,10 @@ def node_changes(roles: pd.DataFrame, vectors: np.ndarray, nodes: int
     owned, column = np.nonzero(owner != NOBODY)
     pairs, number = np.unique(owner[owned, column] * nodes + node[owned], return_inverse=True)
     group, changed_node = np.divmod(pairs, max(nodes, 1))
-    taken = np.bincount(number * _RANKS + rank[owned], minlength=len(pairs) * _RANKS).reshape(-1, _RANKS)
-    rest = counts[changed_node] - taken
+    removed = np.bincount(number * _RANKS + rank[owned], minlength=len(pairs) * _RANKS).reshape(-1, _RANKS)
+    rest = counts[changed_node] - removed
     before, after = (np.where(have.any(1), have.argmax(1), _RANKS) for have in (counts[changed_node] > 0, rest > 0))
-    changed = (before != after) | (np.take_along_axis(taken, before[:, None], 1)[:, 0] > 0)
+    changed = (before != after) | (np.take_along_axis(removed, before[:, None], 1)[:, 0] > 0)
     stays = changed & (after < _RANKS)
     row = np.full(len(pairs), -1)
     row[stays] = np.arange(np.count_nonzero(stays))

@@ -74,9 +74,9 @@ def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> tuple[pd.Dat
             batch["unseen_vectors"] = unseen[start:start + _CHUNK]
         output = model({name: value.to(model.device) for name, value in batch.items()})
         ids, texts = chunk["example_id"].to_numpy(), _texts(paraphraser, chunk)
-        for kind, (vectors, there) in _vectors(output).items():
+        for kind, (vectors, present) in _vectors(output).items():
             if kind not in missing:
-                chosen = there.cpu().numpy()
+                chosen = present.cpu().numpy()
                 points.append(pd.DataFrame({
                     "example_id": ids[chosen], "kind": kind, "text": np.array(texts[kind], dtype=object)[chosen],
                     "vector": list(vectors.float().cpu().numpy()[chosen])}))

@@ -71,13 +71,13 @@ def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: Any, d
 
 def _complete(paraphraser: Paraphraser, items: pd.DataFrame) -> np.ndarray:
     """Return which items have every kind of point."""
-    whole, model = np.array([len(texts) > 0 for texts in items["negatives"]]), paraphraser.model
+    complete, model = np.array([len(texts) > 0 for texts in items["negatives"]]), paraphraser.model
     if not paraphraser.uses_keyword:
-        return whole
+        return complete
     nodes = latent_space.node_columns(paraphraser, items)
     sides = (torch.from_numpy(nodes[f"{role}_node"]).to(model.device) for role in ("output", "negative"))
     impostor = model.impostors(*sides)[2].cpu().numpy()
-    return whole & (nodes["input_node"] >= 0) & (nodes["output_node"] >= 0) & impostor
+    return complete & (nodes["input_node"] >= 0) & (nodes["output_node"] >= 0) & impostor
 
 
 def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
@@ -145,12 +145,12 @@ def frequent_negatives(wanted: Sequence[str], training: pd.DataFrame, keywords: 
     products = (pairs["one"] * pairs["other"]).groupby([pairs["target_keyword"], pairs["negative_keyword"]])
     counts = products.sum().to_dict()
     node = {word: number for number, word in enumerate(keywords)}
-    found = {}
+    chosen = {}
     for word in words:
         sources = graph.negative_neighbours(torch.tensor([node.get(word, -1)], device=graph.h0.device))[1].tolist()
         if sources:
-            found[word] = keywords[min(sources, key=lambda source: (-counts.get((word, keywords[source]), 0), source))]
-    return found
+            chosen[word] = keywords[min(sources, key=lambda source: (-counts.get((word, keywords[source]), 0), source))]
+    return chosen
 
 
 def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFrame, decode: Mapping[str, Any],
@@ -159,13 +159,13 @@ def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFram
     uses = paraphraser.uses_keyword
     frames = []
     for choice in CHOICES if uses else CHOICES[:1]:
-        there = choices[choice].notna().to_numpy()
-        if there.any():
-            items = sample[there].assign(keyword=choices[choice][there].to_numpy())
-            made = pd.concat(list(paraphraser.rewrite(items, decode, seed)), ignore_index=True)
+        available = choices[choice].notna().to_numpy()
+        if available.any():
+            items = sample[available].assign(keyword=choices[choice][available].to_numpy())
+            outputs = pd.concat(list(paraphraser.rewrite(items, decode, seed)), ignore_index=True)
             target = items.set_index("example_id")["target"]
-            frames.append(made[["example_id", "keyword", "keyword_known", "source", "prediction"]].assign(
-                choice=choice, reference=target.loc[made["example_id"]].to_numpy())[made["sample"] == 0])
+            frames.append(outputs[["example_id", "keyword", "keyword_known", "source", "prediction"]].assign(
+                choice=choice, reference=target.loc[outputs["example_id"]].to_numpy())[outputs["sample"] == 0])
     table = pd.concat(frames, ignore_index=True)
     if not uses:
         table["keyword"] = None

@@ -259,12 +259,12 @@ def training_metrics(trained: TrainedHcl) -> dict[str, Any]:
               if (trained.items["split"] == split).any()}
     alarms, config = find_alarms(trained.history.rows, trained.model.config), trained.model.config
     dropout = trained.item_views.dropout if trained.item_views is not None else 0.0
-    told = leaks(trained.items, trained.model.graph.structure(), trained.item_views)
-    leak = leak_of_graph(told["train"]["target_is_neighbour"], told["validation"]["target_is_neighbour"], config)
+    leaked = leaks(trained.items, trained.model.graph.structure(), trained.item_views)
+    leak = leak_of_graph(leaked["train"]["target_is_neighbour"], leaked["validation"]["target_is_neighbour"], config)
     if leak is not None and all(alarm.name != leak.name for alarm in alarms):
         alarms.append(leak)
     return {"alarms": [asdict(alarm) for alarm in alarms], "keywords": shares,
-            "graph": {**told, "kw_dropout": round(dropout, 6)}}
+            "graph": {**leaked, "kw_dropout": round(dropout, 6)}}
 
 
 def training_card(name: str, trained: TrainedHcl, metrics: Mapping[str, Any], on: TrainedOn, epochs: int,

@@ -123,8 +123,8 @@ class NewTexts:
             raise InputError(f"generate_pgkpr.keywords is {which!r}: these keywords are found beside a reference, and "
                              f"a new text has none. Give them with --keyword, or take another run.")
         dataset = self._on.dataset
-        sought = which in pgkpr.COLUMNS and self._given is None
-        self._marks = finding.marks(dataset, str(which), device) if sought else None
+        finds_keywords = which in pgkpr.COLUMNS and self._given is None
+        self._marks = finding.marks(dataset, str(which), device) if finds_keywords else None
         self._annotated = finding.annotated(dataset)
         self._language, self._written = asked.params.datasets[dataset].language, finding.written(dataset)
 

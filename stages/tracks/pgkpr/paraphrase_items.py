@@ -126,11 +126,11 @@ def count_vocabulary(words: Lookup, weights: np.ndarray, size: int, penn: bool) 
         texts = words.table.slice(row, _TEXTS)
         weight = np.repeat(weights[row:row + _TEXTS], list_lengths(texts["words"]))
         for name, counter in counts.items():
-            found = pa.table({"value": pc.list_flatten(texts[name]), "count": weight})
+            tallies = pa.table({"value": pc.list_flatten(texts[name]), "count": weight})
             if name == "words":
-                found = found.filter(pc.greater(found["count"], 0))
-            found = found.group_by("value").aggregate([("count", "sum")])
-            counter.update(dict(zip(found["value"].to_pylist(), found["count_sum"].to_pylist(), strict=True)))
+                tallies = tallies.filter(pc.greater(tallies["count"], 0))
+            tallies = tallies.group_by("value").aggregate([("count", "sum")])
+            counter.update(dict(zip(tallies["value"].to_pylist(), tallies["count_sum"].to_pylist(), strict=True)))
     if penn:
         counts["tags"].update(dict.fromkeys(items.PENN_WORD_TAGS, 0))
     return Vocabulary.counted(counts["words"], counts["tags"], size)
@@ -163,10 +163,10 @@ def _metrics(rows: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
             metrics[split]["primary_words"] = {name.removeprefix("primary_"): _ratio(total[name], pairs)
                                                for name in primary}
         for side in ("source", "target"):
-            whole, read = total[f"{side}_words"], total[f"{side}_read"]
+            all_words, read = total[f"{side}_words"], total[f"{side}_read"]
             metrics[split][side] = {"words": _ratio(read, pairs),
                                     "outside_vocabulary": _ratio(total[f"{side}_unknown"], read),
-                                    "cut": _ratio(whole - read, whole)}
+                                    "cut": _ratio(all_words - read, all_words)}
     return metrics
 
 
@@ -192,8 +192,8 @@ def run(tables: Mapping[str, Batches], size: int, max_length: int,
     vocabulary = count_vocabulary(inputs.words, weights, size, inputs.english)
     known, counts = pa.array(list(vocabulary.word_numbers), pa.string()), []
     for batch in tables["examples"]():
-        found, _ = find_pairs(batch.to_pandas(), inputs)
-        for _, pairs in found.groupby(found["words"].clip(lower=_LEAST).cumsum() // PIECE):
+        pairs_found, _ = find_pairs(batch.to_pandas(), inputs)
+        for _, pairs in pairs_found.groupby(pairs_found["words"].clip(lower=_LEAST).cumsum() // PIECE):
             words = TextWords(inputs.words.of(np.unique(pairs[["source", "target"]])))
             scores = _scores(pairs, words, inputs)
             counts.append(_counted(pairs, words, scores, known, max_length))

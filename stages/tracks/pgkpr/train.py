@@ -251,8 +251,8 @@ class RewriteTask(Task):
 
     def validate(self) -> dict[str, float]:
         """Return the loss over all validation pairs, in the weights of training, and its parts."""
-        whole = not self.contrasts or self.contrasted <= self.batch_size
-        sums = self.validation_sums(self._sums) if whole else self._contrasted_sums()
+        in_one_pass = not self.contrasts or self.contrasted <= self.batch_size
+        sums = self.validation_sums(self._sums) if in_one_pass else self._contrasted_sums()
         loss, parts = self._loss({name: torch.tensor(value, dtype=torch.float64) for name, value in sums.items()},
                                  self.validation, range(len(self.validation)))
         return {name: float(value) for name, value in {"loss": loss, **parts}.items()}
