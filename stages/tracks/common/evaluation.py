@@ -154,14 +154,15 @@ def score_systems(given: Evaluated, targets: ScoredItems, outputs: Sequence[Text
 
     ``counts`` is updated; ``cut`` splits texts as ``targets`` are.
     """
-    by_name = {"run": outputs, **{name: own[name] if name in own else baseline_outputs(name, targets, given, counts, cut)
-                                  for name in given.baselines}}
-    texts = {name: [joined(text) for text in system] for name, system in by_name.items()}
+    systems = {"run": outputs}
+    for name in given.baselines:
+        systems[name] = own[name] if name in own else baseline_outputs(name, targets, given, counts, cut)
+    texts = {name: [joined(text) for text in system] for name, system in systems.items()}
     references = [[joined(text) for text in item] for item in targets.references]
     bertscores = {} if given.scorer is None else given.scorer.score(texts, references)
     sample = derived_seed(given.resampling.seed, SEEDED_AS, "self_bleu")
     return {name: score_system(system, targets, given.vectors, bertscores.get(name), sample)
-            for name, system in by_name.items()}
+            for name, system in systems.items()}
 
 
 def baseline_outputs(name: str, targets: ScoredItems, given: Evaluated, counts: dict[str, int],
