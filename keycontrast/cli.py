@@ -167,7 +167,7 @@ def keywords(file: File, column: Column = None,
     engine = _engine(method, language, len(given), stop_words, candidates, seed_words, diversity=diversity,
                      min_count=min_count, ngram_range=ngram_range, threshold=threshold, encoder=encoder,
                      pipeline=pipeline)
-    texts = [one.text for one in given]
+    texts = [row.text for row in given]
     if compare is None:
         ranked = engine.rank(texts, top)
         output = Ranked(given, ranked.table, ranked.skipped)
@@ -201,7 +201,7 @@ def graph(file: File, out: Annotated[Path, typer.Option(
     from keycontrast.files import atomic_file
     from keycontrast.graph import keyword_graph
 
-    given = [one.text for one in _given(file, column, None, encoding, quoting, separator, skip_empty)]
+    given = [row.text for row in _given(file, column, None, encoding, quoting, separator, skip_empty)]
     engine = _engine(method, language, len(given), stop_words, candidates, seed_words, threshold=threshold,
                      pipeline=pipeline)
     network = keyword_graph(given, top, keywords=engine, neighbours=neighbours)

@@ -91,9 +91,9 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
     solved = ranking.solve(block, idf)
     ranked = rank_spans(block, solved, idf, None)
     choice = replace(choice or Choice(), top=phrases)
-    fitting = [one for one in _phrases(block, ranked, idf) if choice.fits(
-        one.keyword, one.score, one.token_end - one.token_start)]
-    listed = tuple(one._replace(rank=rank) for rank, one in enumerate(fitting, 1))
+    fitting = [phrase for phrase in _phrases(block, ranked, idf) if choice.fits(
+        phrase.keyword, phrase.score, phrase.token_end - phrase.token_start)]
+    listed = tuple(phrase._replace(rank=rank) for rank, phrase in enumerate(fitting, 1))
     # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
     candidates = phrase_candidates(block, choice.chosen(ranker(ranking, choice.drawn, idf)(tokens).table))
     row = choose(block, *candidates, method, InverseFrequency(0, Counter()) if idf is None else idf,
@@ -150,15 +150,15 @@ def _reason(keyword: str, method: str, score: float | None, phrases: tuple[Expla
         which = "the first" if idf is None else "the one of highest inverse document frequency"
         return f"No phrase was ranked, so of the content words {which} was taken: {keyword!r}."
     best = round(score, DIGITS)
-    tied = [one for one in phrases if round(one.score, DIGITS) == best]
-    lower = [one.score for one in phrases if 0 < round(one.score, DIGITS) < best]
+    tied = [phrase for phrase in phrases if round(phrase.score, DIGITS) == best]
+    lower = [phrase.score for phrase in phrases if 0 < round(phrase.score, DIGITS) < best]
     if len(tied) == 1 and not lower:
         return f"{keyword!r} is the only phrase."
     if len(tied) == 1:
         return f"{keyword!r} has the highest score, {score:.6g}; the next has {max(lower):.6g}."
-    highest = max(round(one.idf or 0.0, DIGITS) for one in tied)
-    rarest = [one for one in tied if round(one.idf or 0.0, DIGITS) == highest]
-    winner = min(rarest, key=lambda one: (one.token_start, one.token_end))
+    highest = max(round(phrase.idf or 0.0, DIGITS) for phrase in tied)
+    rarest = [phrase for phrase in tied if round(phrase.idf or 0.0, DIGITS) == highest]
+    winner = min(rarest, key=lambda phrase: (phrase.token_start, phrase.token_end))
     begin = f"{keyword!r} shares the highest score, {score:.6g}, with {_others(tied, winner)}"
     if len(rarest) == 1:
         return f"{begin}; of these it has the highest inverse document frequency, {winner.idf:.6g}."
@@ -169,7 +169,7 @@ def _reason(keyword: str, method: str, score: float | None, phrases: tuple[Expla
 
 
 def _others(phrases: list[ExplainedPhrase], winner: ExplainedPhrase) -> str:
-    *names, last = [repr(one.keyword) for one in phrases if one is not winner]
+    *names, last = [repr(phrase.keyword) for phrase in phrases if phrase is not winner]
     return f"{', '.join(names)} and {last}" if names else last
 
 

@@ -458,7 +458,7 @@ def id_column(ids: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(ids)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return pa.array([None if one is None else str(one) for one in ids], pa.string())
+        return pa.array([None if value is None else str(value) for value in ids], pa.string())
 
 
 def _is_doc(value: Any) -> bool:

@@ -66,8 +66,8 @@ def commands() -> str:
     from pipeline.cli import app
 
     command = get_command(app)
-    for one in getattr(command, "commands", {}).values():       # Typer shortens what has no short help
-        one.short_help = " ".join((one.help or "").split("\n\n")[0].split())
+    for subcommand in getattr(command, "commands", {}).values():       # Typer shortens what has no short help
+        subcommand.short_help = " ".join((subcommand.help or "").split("\n\n")[0].split())
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="keycontrast", title="Commands")
     return text.replace("\n**Usage**", "\nIn a clone the program is `.venv/bin/keycontrast`.\n\n**Usage**", 1)
 

@@ -52,8 +52,8 @@ class YakeRanking:
             for place, score in islice(((place, score) for place, score in placed if place is not None), self.top):
                 start, end = place + block.offsets[row]
                 candidates.append((row, start, end, 1 / float(score)))
-        places = np.array([one[:3] for one in candidates], dtype=np.int64).reshape(-1, 3)
-        score = np.array([one[3] for one in candidates], dtype=np.float64)
+        places = np.array([candidate[:3] for candidate in candidates], dtype=np.int64).reshape(-1, 3)
+        score = np.array([candidate[3] for candidate in candidates], dtype=np.float64)
         return without_graph(block, Spans(*places.T), score, scrub=False)
 
 

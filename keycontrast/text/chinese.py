@@ -90,11 +90,11 @@ class JiebaAnnotator:
     def columns(self, text_ids: Sequence[int], texts: Sequence[str], cleaning: bool = False) -> TokenColumns:
         """Return the columns of the token table for ``texts``, in their order, of which cleaned ones may be read."""
         cleaned = [clean(text, chinese=True) if cleaning else Cleaned(text) for text in texts]
-        rows = [self._row(one.text, cleaning) for one in cleaned]
+        rows = [self._row(item.text, cleaning) for item in cleaned]
         lists = {name: [row[name] for row in rows] for name in _COLUMNS}
         inside = np.array([_in_chunk(*word) for row in rows for word in zip(row["tag"], row["pos"], strict=True)], bool)
         columns = {name: pa.array(lists[name], TOKENS.field(name).type) for name in _COLUMNS}
-        return {"text_id": pa.array(text_ids, pa.int64()), "cleaned": sum(bool(one.start) for one in cleaned),
+        return {"text_id": pa.array(text_ids, pa.int64()), "cleaned": sum(bool(item.start) for item in cleaned),
                 **(as_given(columns, cleaned) if cleaning else columns),
                 **chunk_columns(*noun_runs(inside, np.array([len(row["token"]) for row in rows], np.int64)))}
 

@@ -54,9 +54,9 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
             return {"text_id": pa.array(text_ids, pa.int64()),
                     **document_columns(nlp.pipe(texts, batch_size=BATCH), nlp.vocab, runs=given)}
         cleaned = [clean(text) for text in texts]
-        docs = nlp.pipe([one.read for one in cleaned], batch_size=BATCH)
+        docs = nlp.pipe([item.read for item in cleaned], batch_size=BATCH)
         columns = document_columns(docs, nlp.vocab, runs=given, names=True)
-        return {"text_id": pa.array(text_ids, pa.int64()), "cleaned": sum(bool(one.start) for one in cleaned),
+        return {"text_id": pa.array(text_ids, pa.int64()), "cleaned": sum(bool(item.start) for item in cleaned),
                 **as_given(columns, cleaned)}
 
 
@@ -106,7 +106,7 @@ def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
 
 def as_given(columns: dict[str, pa.Array], made: Sequence[Cleaned]) -> dict[str, pa.Array]:
     """Return list columns of cleaned texts with the words and offsets of the texts as given."""
-    changed = [row for row, one in enumerate(made) if one.start or one.read != one.text]
+    changed = [row for row, item in enumerate(made) if item.start or item.read != item.text]
     if not changed:
         return columns
     lengths = columns["token"].value_lengths().to_numpy()
@@ -114,11 +114,11 @@ def as_given(columns: dict[str, pa.Array], made: Sequence[Cleaned]) -> dict[str,
     words = columns["token"].flatten().to_pylist()
     start, end = (columns[name].flatten().to_numpy().copy() for name in ("start", "end"))
     for row in changed:
-        inside, one = slice(offsets[row], offsets[row + 1]), made[row]
-        words[inside] = [one.text[first:last] for first, last in zip(start[inside], end[inside], strict=True)]
-        if one.start:
-            start[inside] = np.array([*one.start, 0], np.int32)[start[inside]]
-            end[inside] = np.array([*one.end, 0], np.int32)[end[inside] - 1]
+        inside, item = slice(offsets[row], offsets[row + 1]), made[row]
+        words[inside] = [item.text[first:last] for first, last in zip(start[inside], end[inside], strict=True)]
+        if item.start:
+            start[inside] = np.array([*item.start, 0], np.int32)[start[inside]]
+            end[inside] = np.array([*item.end, 0], np.int32)[end[inside] - 1]
     values = {"token": pa.array(words, pa.string()), "start": pa.array(start), "end": pa.array(end)}
     return columns | {name: list_array(lengths, column) for name, column in values.items()}
 

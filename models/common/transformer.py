@@ -369,7 +369,7 @@ class Decoder(nn.Module):
     def project(self, memory: int, states: Tensor, places: Heads) -> list[Tensor]:
         """Return keys and values (B, H, S, d / H) of a memory's states (M, d) for every layer, in turn."""
         attentions: list[Attention] = [layer.to_memories()[memory] for layer in self.layers]  # type: ignore[operator]
-        (projection,) = joined_groups([[part for one in attentions for part in (one.key, one.value)]])
+        (projection,) = joined_groups([[part for attention in attentions for part in (attention.key, attention.value)]])
         return list(places.split(F.linear(states, *projection), 2 * len(attentions)))
 
     def forward(self, embedder: Embedder, ids: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,

@@ -369,9 +369,9 @@ class Seq2SeqDu(Pointing):
         if source not in self._phrases:
             own = self.config.keywords.get(source)
             words = " " + re.sub(r"[\W_]+", " ", source.lower()) + " "
-            others = [one for one in self.config.lexicon if one != own and (
-                f" {one} " in words or (not one.isascii() and one in words))]
-            phrases = [*([own] if own else []), *sorted(others, key=lambda one: (-len(one), one))]
+            others = [phrase for phrase in self.config.lexicon if phrase != own and (
+                f" {phrase} " in words or (not phrase.isascii() and phrase in words))]
+            phrases = [*([own] if own else []), *sorted(others, key=lambda phrase: (-len(phrase), phrase))]
             self._phrases[source] = phrases[:_PHRASES]
         return self._phrases[source]
 

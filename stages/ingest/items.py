@@ -118,13 +118,13 @@ def with_references(items: Items) -> Items:
     """Return dialogues with one item per context of a published evaluated split: its references are all right
     responses, its target the first one."""
     first = np.unique(np.stack([items.source, items.rank]), axis=1, return_index=True, return_inverse=True)
-    one = np.arange(len(items))
+    single = np.arange(len(items))
     evaluated = (items.rank > 0) & (items.rank < len(SPLITS))
-    one[evaluated] = first[1][first[2].reshape(-1)][evaluated]
-    if (one == np.arange(len(items))).all():
+    single[evaluated] = first[1][first[2].reshape(-1)][evaluated]
+    if (single == np.arange(len(items))).all():
         return items
-    lists = grouped(one, items.target, len(items))
-    return replace(items, group=np.arange(len(items), dtype=np.int32), captions=lists).at(np.unique(one))
+    lists = grouped(single, items.target, len(items))
+    return replace(items, group=np.arange(len(items), dtype=np.int32), captions=lists).at(np.unique(single))
 
 
 # Pairs

@@ -57,7 +57,7 @@ def ranked_tokens(method: str, tokens: pa.Table, settings: Any, idf: InverseFreq
                   language: str = "en") -> pa.Table:
     """Return the phrases of table ``tokens`` by ``method``."""
     ranked = map(ranker_of(method, settings, language, idf), pieces([tokens.sort_by("text_id")]))
-    return pa.concat_tables([PHRASES.arrow().empty_table(), *(one.table for one in ranked)])
+    return pa.concat_tables([PHRASES.arrow().empty_table(), *(part.table for part in ranked)])
 
 
 def part_ranker(method: str, settings: Any, language: str, idf: InverseFrequency | None,

@@ -95,15 +95,15 @@ def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.
         texts += piece.num_rows
         for name, named_keywords in keywords.items():
             named[name] += sum(map(bool, named_keywords))
-        for (one, other), agreement in agreements.items():
-            agreement.add(keywords[one], keywords[other])
+        for (first, other), agreement in agreements.items():
+            agreement.add(keywords[first], keywords[other])
         write(pa.table({"text_id": piece["text_id"], **keywords}, schema=SIDE_BY_SIDE.arrow()))
         kept.append(counted_rows(piece, rows, counted.sources))
     for name, batches in following.items():
         _check_same(name, batches.rest())
     return Compared(
         {"texts": texts, "texts_with_keywords": named,
-         "agreement": {f"{one}~{other}": agreement.shares() for (one, other), agreement in agreements.items()},
+         "agreement": {f"{first}~{other}": agreement.shares() for (first, other), agreement in agreements.items()},
          "pos_frequency": {"split": counted.split, "sources": len(counted.sources)}},
         frequency_table(pa.concat_tables(kept), counted, language, seed))
 

@@ -61,12 +61,12 @@ def _orders(prefix: str, kind: str, meaning: str, detail: bool = False) -> list[
 
 
 def _rouge(prefix: str, kind: str, meaning: str) -> list[Metric]:
-    return [Metric(f"{prefix}_{one}", f"ROUGE-{one.upper()}", prefix, meaning,
-                   full=f"ROUGE-{one.upper()}{kind and f', {kind}'}") for one in ("1", "2", "l")]
+    return [Metric(f"{prefix}_{order}", f"ROUGE-{order.upper()}", prefix, meaning,
+                   full=f"ROUGE-{order.upper()}{kind and f', {kind}'}") for order in ("1", "2", "l")]
 
 
 def _short(metrics: Iterable[Metric], letter: str) -> list[Metric]:
-    return [replace(one, short=f"{letter}-{one.label.rpartition('-')[2]}") for one in metrics]
+    return [replace(metric, short=f"{letter}-{metric.label.rpartition('-')[2]}") for metric in metrics]
 
 
 _POOLED = "F1 by the rules of py-rouge{}, counts pooled over all references; 0 to 1."
@@ -167,9 +167,9 @@ def metric(key: str) -> Metric:
 
 def family(name: str, label: str = "") -> Family:
     """Return a family of :data:`FAMILIES`, under another heading if ``label`` says one."""
-    return Family(label or FAMILIES[name], tuple(one for one in _ALL if one.family == name))
+    return Family(label or FAMILIES[name], tuple(metric for metric in _ALL if metric.family == name))
 
 
 def standing_alone() -> dict[str, Callable[[Sequence[Text], Sequence[Sequence[Text]]], Statistic]]:
     """Return the functions of outputs and references that compute one metric each."""
-    return {one.key: one.statistic for one in _ALL if one.statistic is not None}
+    return {metric.key: metric.statistic for metric in _ALL if metric.statistic is not None}

@@ -141,7 +141,7 @@ def over_seeds(first: Members, second: Members, level: float, seed: int) -> Over
             return None
         spread = _drawn(first.samples, draw) - _drawn(second.samples, draw)
         mean = float(first.values.mean() - second.values.mean())
-        parts = [float(one.values.var(ddof=1)) / len(one.values) for one in (first, second)]
+        parts = [float(system.values.var(ddof=1)) / len(system.values) for system in (first, second)]
         below = sum(part**2 / (size - 1) for part, size in zip(parts, counts, strict=True))
         error, freedom = sqrt(sum(parts)), sum(parts)**2 / below if below else float(sum(counts) - 2)   # Welch
     low, high = interval(spread, level)
@@ -159,7 +159,7 @@ def _paired(first: Members, second: Members) -> tuple[list[int], list[int]] | No
     common = sorted(set(first.seeds) & set(second.seeds))
     if len(common) < 2 and not (len(first.seeds) == 1 or len(second.seeds) == 1):
         return None
-    return [list(first.seeds).index(one) for one in common], [list(second.seeds).index(one) for one in common]
+    return [list(first.seeds).index(seed) for seed in common], [list(second.seeds).index(seed) for seed in common]
 
 
 def _drawn(samples: np.ndarray, draw: np.random.Generator) -> np.ndarray:

@@ -90,7 +90,7 @@ class EvaluatedRun:
     def fingerprint(self) -> str:
         """Hash of the evaluated items: ids, inputs and references, or classes."""
         rows, compared = self.items, self.track.compared
-        targets = [one if isinstance(one, str) else list(one) for one in rows[compared.targets]]
+        targets = [text if isinstance(text, str) else list(text) for text in rows[compared.targets]]
         return hashlib.sha256(json.dumps([[int(number), *texts] for number, *texts in zip(
             rows["example_id"], rows[compared.inputs], targets, strict=True)]).encode()).hexdigest()
 
@@ -144,9 +144,9 @@ def comparable(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
 
 def systems_of(runs: Sequence[EvaluatedRun]) -> list[ComparedSystem]:
     """Return groups of seeds, runs and baselines of comparable runs, in that order."""
-    members = {one.name: one.statistics("run") for one in runs}
-    single = [ComparedSystem(one.name, [members[one.name]], [one.name], [one.paths.seed]) for one in runs]
-    baselines = [ComparedSystem(name, [one.statistics(baseline)]) for name, one, baseline in _distinct_baselines(runs)]
+    members = {run.name: run.statistics("run") for run in runs}
+    single = [ComparedSystem(run.name, [members[run.name]], [run.name], [run.paths.seed]) for run in runs]
+    baselines = [ComparedSystem(name, [run.statistics(baseline)]) for name, run, baseline in _distinct_baselines(runs)]
     return [*_pooled(runs, members), *single, *baselines]
 
 
@@ -248,7 +248,7 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
 
 def exact_rows(runs: Sequence[EvaluatedRun]) -> Iterator[dict[str, Any]]:
     """Yield the rows of table ``mcnemar`` on one set of texts, without column ``dataset``; every pair once."""
-    systems = [*((one.name, one, "run") for one in runs), *_distinct_baselines(runs)]
-    correct = [(name, one.scored(system)["correct"].to_numpy(bool)) for name, one, system in systems]
+    systems = [*((run.name, run, "run") for run in runs), *_distinct_baselines(runs)]
+    correct = [(name, run.scored(system)["correct"].to_numpy(bool)) for name, run, system in systems]
     for (first, right), (second, other) in combinations(correct, 2):
         yield rounded({"first": first, "second": second, "items": len(right), **mcnemar(right, other)})

@@ -187,7 +187,7 @@ class Block:
     def systems(self) -> list[System]:
         """Each run once, by the largest group that it belongs to, in the order of the params."""
         own = {run: group for group in self.groups for run in group.runs}
-        return list({found.name: found for one in self.runs if (found := own.get(one.name, one))}.values())
+        return list({found.name: found for system in self.runs if (found := own.get(system.name, system))}.values())
 
     @property
     def lead(self) -> str:

@@ -173,7 +173,7 @@ def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
     for row in graph.nodes.itertuples():
         cut = {text: [text, written if len(written) <= LETTERS else written[:LETTERS - 1] + "…"]
                for text, written in graph.texts.get(row.node_id, []) if text not in texts}
-        used += sum(size(one) + 1 for one in cut.values())
+        used += sum(size(table) + 1 for table in cut.values())
         if used > budget * _OF_TEXTS:
             break
         texts |= cut

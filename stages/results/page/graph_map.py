@@ -62,7 +62,7 @@ def graph_maps(nodes: pd.DataFrame, edges: pd.DataFrame) -> list[GraphMap]:
         edges: columns source, target (row numbers of ``nodes``), weight and, if edges have signs, sign.
     """
     maps = [_map(kind, *shape, nodes, edges) for kind, shape in SHAPES.items()]
-    return [one for one in maps if one.boxes]
+    return [drawing for drawing in maps if drawing.boxes]
 
 
 def _map(kind: str, width: int, height: int, limit: int, nodes: pd.DataFrame, edges: pd.DataFrame) -> GraphMap:

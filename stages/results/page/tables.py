@@ -81,7 +81,7 @@ def described(setting: Any) -> str:
 def _measured(layout: TableLayout, present: Sequence[str]) -> TableLayout | None:
     """Return ``layout`` with the columns that were measured; None if there is none."""
     groups = tuple(Family(group.label, columns) for group in layout.groups
-                   if (columns := tuple(one for one in group.columns if one.key in present)))
+                   if (columns := tuple(column for column in group.columns if column.key in present)))
     return replace(layout, groups=groups) if groups else None
 
 

@@ -56,7 +56,7 @@ def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, An
             predicted=[classes[number] for number in rows.argmax(1)], probabilities=list(rows)))
         statistics = class_statistics(numbers[split], rows.argmax(1), len(classes))
         measured[split] = {"texts": len(rows), **{
-            name: round(one.value(), _DECIMALS) for name, one in statistics.items()}}
+            name: round(statistic.value(), _DECIMALS) for name, statistic in statistics.items()}}
     return pd.concat(tables, ignore_index=True), {
         **measured, "strength": best, "features": features.shape[1], "classes": len(classes),
         "validation_accuracy": {f"{strength:g}": round(value, _DECIMALS) for strength, value in accuracies.items()},

@@ -218,8 +218,8 @@ def distance_table(first: Any, updates: Iterable[Mapping[str, Any]], classes: Se
         return pd.DataFrame(columns=_DISTANCES)
     beginning = {"evaluation": 0, "epoch": 0, "step": 0, "strength": np.nan, "ldm": first}
     cells = _cells(classes, "class", "other")
-    return pd.concat([cells.assign(**{name: one[name] for name in _DISTANCES[:4]}, distance=np.ravel(one["ldm"]))
-                      for one in (beginning, *updates)], ignore_index=True)[_DISTANCES]
+    return pd.concat([cells.assign(**{name: update[name] for name in _DISTANCES[:4]}, distance=np.ravel(update["ldm"]))
+                      for update in (beginning, *updates)], ignore_index=True)[_DISTANCES]
 
 
 def matrix_at(table: pd.DataFrame, evaluation: int | None = None) -> tuple[np.ndarray, list[str]]:

@@ -191,7 +191,7 @@ def baseline_outputs(name: str, targets: ScoredItems, given: Evaluated, counts: 
 
 def extended(system: SystemScores, statistics: Mapping[str, Statistic], rows: Mapping[str, Any]) -> SystemScores:
     """Return ``system`` with further metrics and columns of its table."""
-    return replace(system, values=system.values | {name: one.value() for name, one in statistics.items()},
+    return replace(system, values=system.values | {name: statistic.value() for name, statistic in statistics.items()},
                    statistics=system.statistics | dict(statistics), rows=system.rows | dict(rows))
 
 
