@@ -159,10 +159,10 @@ def packed(path: Path) -> str | None:
     except PermissionError as error:
         raise InputError(f"{path}: cannot be read: this user has no permission for it. Change its permissions "
                          f"(ls -l).") from error
-    ending_found = next((ending for ending, (magic, _) in _PACKED.items() if head.startswith(magic)), None)
-    if ending_found is None and head and path.suffix.lower() in COMPRESSIONS:
+    packing = next((ending for ending, (magic, _) in _PACKED.items() if head.startswith(magic)), None)
+    if packing is None and head and path.suffix.lower() in COMPRESSIONS:
         raise _damaged(path, "its first bytes are others")
-    return ending_found
+    return packing
 
 
 def open_bytes(path: Path) -> io.BufferedReader:

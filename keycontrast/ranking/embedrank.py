@@ -97,7 +97,7 @@ def _embedder(source: str, longest: int, param: str) -> Callable[[Sequence[str],
     widest = min(int(tokenizer.model_max_length), longest)
 
     def embedded(texts: Sequence[str], size: int) -> np.ndarray:
-        texts_embedded = np.zeros((len(texts), encoder.config.hidden_size), dtype=np.float32)
+        pooled = np.zeros((len(texts), encoder.config.hidden_size), dtype=np.float32)
         with _READING, torch.inference_mode():
             lengths = [len(ids) for ids in tokenizer(list(texts))["input_ids"]] if texts else []
             threads = torch.get_num_threads()
@@ -108,10 +108,10 @@ def _embedder(source: str, longest: int, param: str) -> Callable[[Sequence[str],
                     mask = encoded["attention_mask"].unsqueeze(-1)
                     states = encoder(**encoded).last_hidden_state
                     vectors = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
-                    texts_embedded[chunk.items] = vectors[:len(chunk.items)].numpy()
+                    pooled[chunk.items] = vectors[:len(chunk.items)].numpy()
             finally:
                 torch.set_num_threads(threads)
-        return _unit(texts_embedded)
+        return _unit(pooled)
 
     return embedded
 

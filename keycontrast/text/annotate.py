@@ -123,10 +123,10 @@ def annotator(name: "str | Language", language: str = "en", cleaning: bool = Tru
 
     def tokens_of(chunk: pa.Table) -> pa.Table:
         with _READING:
-            annotated = columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist(), cleaning)
+            read = columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist(), cleaning)
         if counts is not None:
-            counts["cleaned"] += annotated.get("cleaned", 0)
-        return token_table(annotated)
+            counts["cleaned"] += read.get("cleaned", 0)
+        return token_table(read)
 
     return tokens_of
 

@@ -202,8 +202,8 @@ def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     blocks = values.shape[-1] // _BLOCK
     if not values.is_cpu or blocks <= count:
         return values.topk(count, dim=-1)
-    blocks_of = values[..., :blocks * _BLOCK].unflatten(-1, (blocks, _BLOCK))
-    first = _BLOCK * blocks_of.amax(-1).topk(count, dim=-1).indices  # of each block with one of the largest
+    grouped = values[..., :blocks * _BLOCK].unflatten(-1, (blocks, _BLOCK))
+    first = _BLOCK * grouped.amax(-1).topk(count, dim=-1).indices  # of each block with one of the largest
     within = torch.arange(_BLOCK, device=values.device)
     rest = torch.arange(blocks * _BLOCK, values.shape[-1], device=values.device).expand(*values.shape[:-1], -1)
     places = torch.cat([(first.unsqueeze(-1) + within).flatten(-2), rest], dim=-1)

@@ -152,11 +152,11 @@ def _equal_lengths(lengths: np.ndarray, width: int) -> Iterator[np.ndarray]:
 
 def _text_ranks(vectors: np.ndarray, texts: Texts, positions: np.ndarray, ties: str) -> "_Ranks":
     """Return the ranks of v(X) of texts (T, D); all zero for a text without words."""
-    ranks_of = _Ranks(np.zeros((len(positions), vectors.shape[1])), np.zeros(len(positions)))
+    per_text = _Ranks(np.zeros((len(positions), vectors.shape[1])), np.zeros(len(positions)))
     for group in _equal_lengths(texts.lengths[positions], vectors.shape[1]):
         ranked = _Ranks.of(vectors[texts.rows(positions[group]).T].max(axis=0), ties)
-        ranks_of.ranks[group], ranks_of.squares[group] = ranked.ranks, ranked.squares
-    return ranks_of
+        per_text.ranks[group], per_text.squares[group] = ranked.ranks, ranked.squares
+    return per_text
 
 
 class _Block:

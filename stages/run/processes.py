@@ -43,8 +43,8 @@ def usage() -> dict[str, float]:
 def keep_freed_memory() -> bool:
     """Let the C library keep freed memory for the next request, and return whether it can (only glibc).
 
-    Otherwise each step of a training requests the pages of its larger tensors again, up to a fifth of its time. torch is
-    told to ask for pages of 2 MiB (only Linux, and before its first tensor): measured, a sixth less time.
+    Otherwise each step of a training requests the pages of its larger tensors again, up to a fifth of its time. torch
+    is told to ask for pages of 2 MiB (only Linux, and before its first tensor): measured, a sixth less time.
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     library = ctypes.CDLL(None)

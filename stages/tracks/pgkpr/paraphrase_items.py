@@ -192,8 +192,8 @@ def run(tables: Mapping[str, Batches], size: int, max_length: int,
     vocabulary = count_vocabulary(inputs.words, weights, size, inputs.english)
     known, counts = pa.array(list(vocabulary.word_numbers), pa.string()), []
     for batch in tables["examples"]():
-        pairs_found, _ = find_pairs(batch.to_pandas(), inputs)
-        for _, pairs in pairs_found.groupby(pairs_found["words"].clip(lower=_LEAST).cumsum() // PIECE):
+        batch_pairs, _ = find_pairs(batch.to_pandas(), inputs)
+        for _, pairs in batch_pairs.groupby(batch_pairs["words"].clip(lower=_LEAST).cumsum() // PIECE):
             words = TextWords(inputs.words.of(np.unique(pairs[["source", "target"]])))
             scores = _scores(pairs, words, inputs)
             counts.append(_counted(pairs, words, scores, known, max_length))
