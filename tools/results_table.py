@@ -154,10 +154,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     what.add_argument("--base", help="the row that others are compared with")
     what.add_argument("--interaction", nargs=4, metavar="ROW")
     parser.add_argument("--svg", type=Path, help="plot of the first metric's differences")
-    parser.add_argument("--where", help="a column of items that is true of those to take")
+    parser.add_argument("--where", help="of which items, as of pandas' query: reachable, 'not target_seen'")
     arguments = parser.parse_args(argv)
     items, values = pd.read_parquet(arguments.items), pd.read_csv(arguments.items.with_suffix(".csv"))
-    items = items[items[arguments.where]] if arguments.where else items
+    items = items.query(arguments.where) if arguments.where else items
     if arguments.interaction:
         sys.stdout.writelines(interaction(items, name, arguments.interaction) for name in arguments.metrics)
         return
