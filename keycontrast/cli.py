@@ -49,8 +49,8 @@ SkipEmpty = Annotated[bool, typer.Option("--skip-empty", help="leave out rows wi
 Language = Annotated[str, typer.Option(help="language of the texts: en or zh, or that of your own pipeline")]
 Pipeline = Annotated[str, typer.Option(metavar="NAME", help="spaCy pipeline: embedded, an installed package, "
                                                             "or a folder with a slash in it")]
-Method = Annotated[str, typer.Option(help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank, the best "
-                                          "and the slowest")]
+Method = Annotated[str, typer.Option(help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank (slowest, "
+                                          "usually best)")]
 Threshold = Annotated[float | None, typer.Option(help="minimum score of a phrase")]
 StopWords = Annotated[Path | None, typer.Option(
     help="file of words that no phrase may contain, and of phrases to leave out, one per line")]
@@ -138,7 +138,7 @@ def keywords(file: File, column: Column = None,
              diversity: Annotated[float, typer.Option(
                  min=0.0, max=1.0, metavar="D", help="0: the best phrases; up to 1: phrases that differ from those "
                                                      "before them (maximal marginal relevance)")] = 0.0,
-             min_count: Annotated[int, typer.Option(min=1, metavar="N", help="texts with a phrase, at least")] = 1,
+             min_count: Annotated[int, typer.Option(min=1, metavar="N", help="keep phrases that N texts have")] = 1,
              ngram_range: Annotated[tuple[int, int] | None, typer.Option(
                  metavar="MIN MAX", help="fewest and most words of a phrase, such as 1 3")] = None,
              threshold: Threshold = None, stop_words: StopWords = None, candidates: Candidates = None,
@@ -155,7 +155,7 @@ def keywords(file: File, column: Column = None,
              skip_empty: SkipEmpty = False, language: Language = "en") -> None:
     """List the keyphrases of texts, best first: of a file, or of standard input.
 
-    Rows and lines are numbered from 0. What is common to all texts counts for less in the ranking.
+    Rows and lines are numbered from 0. tfidf and embedrank prefer phrases that few texts have.
 
     Example: `keycontrast keywords data/sample/abstracts.csv --column abstract --top 4`
     """

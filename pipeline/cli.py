@@ -39,13 +39,13 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
             help="run the targets again for this seed only")] = None,
         only: Annotated[bool, typer.Option("--only", help="run only the targets, not the stages that they depend "
                                                           "on")] = False,
-        save: Annotated[bool, typer.Option("--save", help="write the bytes of this machine into dvc.lock and metrics, "
-                                           "also where it only rounds differently from what is committed")] = False,
+        save: Annotated[bool, typer.Option("--save", help="update dvc.lock and metrics even if results differ from the "
+                                           "committed ones by rounding alone")] = False,
         ) -> None:
     """Bring all artifacts up to date, independent stages in parallel, and show the results.
 
-    Stages that are up to date do not run. A killed training continues from its checkpoint. If the `seeds` of a row get
-    another one, only that one is trained. If a stage fails, only stages that depend on it do not run.
+    Stages that are up to date do not run. A killed training continues from its checkpoint. If you add a seed to a row,
+    only that seed is trained. If a stage fails, only stages that depend on it do not run.
 
     Example: `keycontrast run evaluate_hcl@hcl`
     """
@@ -110,8 +110,8 @@ def inspect(path: Annotated[Path | None, typer.Argument(
                 "--schema", help="also show the meaning of each column and the provenance of the table")] = False,
             text: Annotated[bool, typer.Option("--text", help="show texts in place of their ids")] = False,
             sql: Annotated[str | None, typer.Option(
-                help="query all artifacts with DuckDB: each is a view, such as keywords, sample.keywords or "
-                     "runs_hcl.scores; `show all tables` lists them, and a file is the view artifact")] = None,
+                help="query all artifacts with DuckDB: views are called keywords, sample.keywords and so on; `show all "
+                     "tables` lists them; a given file is the view artifact")] = None,
             dataset: Annotated[str | None, typer.Option(
                 help="with --sql: the data set whose views need no prefix")] = None,
             as_csv: Annotated[bool, typer.Option("--csv", help="with --sql: print the whole result as CSV")] = False,

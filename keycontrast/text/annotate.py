@@ -152,8 +152,9 @@ def _by_processes(chunks: Iterable[pa.Table], reading: tuple[str, str, bool], wo
                 yield pending.popleft().result()
                 pending.extend(executor.submit(_annotate, chunk, *reading) for chunk in islice(rest, 1))
         except BrokenProcessPool as error:
-            raise InputError(f"annotate: a worker process ended before its work was done, most often for lack of "
-                             f"memory. Use fewer than {workers} workers.") from error
+            raise InputError(f"annotate: a worker process ended before its work was done. If memory was short, use "
+                             f"fewer than {workers} workers. A script must work below "
+                             f"`if __name__ == \"__main__\":`.") from error
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
 
