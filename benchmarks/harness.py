@@ -31,7 +31,7 @@ _INTRODUCTION = """# Performance
 
 `python -m benchmarks --write` writes this page, and `python -m benchmarks.scale --write` its part on scale. Each part
 names the command that measures it again. All contenders must give the same answers; then they run in turn. "Times as
-long" compares each median with the first row of its group. Absolute times hold only for the machine named in the part."""
+long" compares each median with the first row of its group. Absolute times hold only for the machine of the part."""
 
 Rows = list[dict[str, Any]]
 
