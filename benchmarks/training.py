@@ -316,7 +316,7 @@ def parity(peer: Path) -> Section:
 def report(findings: Sequence[Finding]) -> Section:
     """Return the findings as a section; a difference that no switch explains is a disagreement."""
     if wrong := [finding for finding in findings if not finding.same and not finding.switch]:
-        raise Disagreement("pgkpr: the public code and ours differ, and no switch says why: " + "; ".join(
+        raise Disagreement("pgkpr: the public code and ours differ, and no setting explains it: " + "; ".join(
             f"{one.part} ({one.ours}; {one.public}) by {one.difference:.2g}" for one in wrong))
     table = [{"part": one.part, "ours": one.ours, "public": one.public, "switch": one.switch or "–",
               "largest difference": f"{one.difference:.2g}{' (rounding)' if one.rounding and one.same else ''}"}
@@ -344,7 +344,7 @@ def sequences(given: Given) -> Iterator[Finding]:
     yield Finding(names[0], "all tags of the Penn set", script, float(unlisted), _DOCUMENT + "Which tags?")
     lost = [given.switch.word_to_index(text.capitalize(), text.split()[:1]) for text in given.texts].count("-1")
     yield Finding("keyword with a capital", "found by its place", "SwitchPOS.word_to_index, text as written",
-                  float(lost), _DOCUMENT + "Without a switch")
+                  float(lost), _DOCUMENT + "Differences without a setting")
     normalise = definitions(given.folder, "evaluation.py", ("normalize_txt",), {})["normalize_txt"]
     numbers = {token: number for number, token in tokens.items()}
     targets = given.frame["target_words"]
@@ -392,7 +392,7 @@ def losses(given: Given) -> list[Finding]:
         outputs = F.pad(outputs, (0, wanted.shape[1] - outputs.shape[1]), value=PAD)
         found.append(Finding("greedy outputs", ours, "evaluation.greedy_decode",
                              float((outputs != wanted).any(-1).sum()),
-                             _DOCUMENT + "Without a switch" if banned else ""))
+                             _DOCUMENT + "Differences without a setting" if banned else ""))
     return found
 
 

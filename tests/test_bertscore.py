@@ -114,7 +114,7 @@ def test_values_depend_neither_on_order_nor_on_company_nor_on_blocks(encoder, mo
 def test_roberta_words_begin_with_a_space_and_long_texts_are_cut_to_its_positions():
     from tokenizers import ByteLevelBPETokenizer
     from tokenizers.processors import RobertaProcessing
-    from transformers import PreTrainedTokenizerFast, RobertaConfig
+    from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 
     trained = ByteLevelBPETokenizer()
     trained.train_from_iterator(["a dog and a dog", "a cat"] * 5, vocab_size=280,
@@ -123,9 +123,9 @@ def test_roberta_words_begin_with_a_space_and_long_texts_are_cut_to_its_position
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, cls_token="<s>", sep_token="</s>",
                                         pad_token="<pad>")
     torch.manual_seed(0)
-    model, _ = load_encoder(None, RobertaConfig(vocab_size=280, hidden_size=16, num_hidden_layers=1, pad_token_id=2,
-                                                num_attention_heads=2, intermediate_size=16,
-                                                max_position_embeddings=18))
+    model = RobertaModel(RobertaConfig(vocab_size=280, hidden_size=16, num_hidden_layers=1, pad_token_id=2,
+                                       num_attention_heads=2, intermediate_size=16, max_position_embeddings=18),
+                         add_pooling_layer=False).eval()
     scorer = BertScorer(model, tokenizer)
     (ids, special), = scorer._encoded(["dog"])
     assert tokenizer.convert_ids_to_tokens(ids) == ["<s>", "\u0120dog", "</s>"]

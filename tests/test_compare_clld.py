@@ -26,10 +26,10 @@ from stages.common.tables import as_table, read_frame
 from stages.metrics.resampling import mean_statistic
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun, mcnemar
-from stages.results.params import Compare
 from stages.results.tracks.clld import CLLD
+from stages.tracks.common.evaluation import Resampling
 
-SETTINGS = Compare(resamples=200)
+RESAMPLING = Resampling(200, seed=1)
 METRICS = {"accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"}
 
 
@@ -53,7 +53,7 @@ def correct(one):
 
 def test_every_metric_is_compared_with_its_bootstrap():
     one, two = classifier("one"), classifier("two", 0.4)
-    result = run([one, two], SETTINGS, 1)
+    result = run([one, two], RESAMPLING)
     assert set(result.paired["metric"]) == METRICS
     # The baseline has no probabilities.
     of_majority = result.paired.query("second == 'baseline majority'")

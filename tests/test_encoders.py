@@ -150,7 +150,7 @@ def test_device_is_what_was_asked_for_or_an_error(monkeypatch):
 
 
 def test_freezing_lower_layers():
-    encoder, _ = load_encoder(None, tiny_hcl.encoder_config())
+    encoder = BertModel(tiny_hcl.encoder_config(), add_pooling_layer=False).eval()
     freeze_lower_layers(encoder, 0)
     assert all(parameter.requires_grad for parameter in encoder.parameters())
     freeze_lower_layers(encoder, 1)

@@ -49,7 +49,7 @@ def test_the_strongest_edges_are_shown_and_none_of_them_parts_a_component():
     assert graph_maps(nodes, pd.DataFrame({"source": [], "target": [], "weight": []})) == []
 
 
-def test_negative_edges_keep_their_sign():
+def test_communities_have_colours_of_their_own():
     nodes = pd.DataFrame({"keyword": ["a", "b"], "texts": [1, 1], "component": [0, 0], "community": [0, 1]})
-    found, _ = graph_maps(nodes, pd.DataFrame({"source": [0], "target": [1], "weight": [2], "sign": [-1]}))
-    assert found.lines[0].sign == -1 and {box.colour for box in found.boxes} == {"first", "second"}
+    found, _ = graph_maps(nodes, pd.DataFrame({"source": [0], "target": [1], "weight": [2]}))
+    assert {box.colour for box in found.boxes} == {"first", "second"}

@@ -7,9 +7,8 @@ import pytest
 import tiny_hcl
 import torch
 from torch.nn.functional import cosine_similarity
-from transformers import AlbertConfig
+from transformers import AlbertConfig, BertModel
 
-from models.common.encoders import load_encoder
 from models.common.losses import gaussian_kl
 from models.hcl.hcl import BatchTotals, HclConfig, objective, unit_scale, validation_loss
 from models.hcl.model import HclModel
@@ -79,7 +78,7 @@ def test_keyword_and_level_parts_equal_a_loop():
 
 
 def test_z_enters_by_a_slot_and_with_every_word_at_first_shorter_than_the_word():
-    encoder, _ = load_encoder(None, tiny_hcl.encoder_config())
+    encoder = BertModel(tiny_hcl.encoder_config(), add_pooling_layer=False).eval()
     model = HclModel.from_parts(tiny_hcl.config(latent={"size": 64}), encoder, tiny_hcl.keyword_graph())
     length = model.latent_entry.embedding(torch.randn(4000, 64)).std()
     assert length.item() == pytest.approx(0.15 * float(model.get_input_embeddings().weight.detach().std()), rel=0.1)
@@ -257,7 +256,7 @@ def test_a_model_without_nodes_can_be_saved(tmp_path):
 
 
 def test_a_model_to_train_has_the_states_of_its_encoder():
-    encoder, _ = load_encoder(None, tiny_hcl.encoder_config())
+    encoder = BertModel(tiny_hcl.encoder_config(), add_pooling_layer=False).eval()
     model = HclModel.from_parts(tiny_hcl.config(), encoder, tiny_hcl.keyword_graph()).eval()
     batch = tiny_hcl.batch()
     expected = encoder(input_ids=batch["x_ids"], attention_mask=batch["x_mask"].long()).last_hidden_state

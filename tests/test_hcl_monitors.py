@@ -29,15 +29,19 @@ from models.hcl.settings import CONTRASTS
 SIZES = (4, 4, 3)
 
 
-@pytest.fixture
-def batches():
+def batches_of(sizes):
     found = []
-    for seed, size in enumerate(SIZES):
+    for seed, size in enumerate(sizes):
         batch = tiny_hcl.batch(size, seed=seed)
         batch["has_negative"][0] = False
         batch["unseen_vectors"] = torch.zeros(size, tiny_hcl.WIDTH)
         found.append(batch)
     return found
+
+
+@pytest.fixture
+def batches():
+    return batches_of(SIZES)
 
 
 def validated(model, batches, **options):
@@ -69,8 +73,9 @@ def test_the_selecting_loss_is_that_of_a_pass_without_negatives_and_output_keywo
 
 
 @torch.no_grad()
-def test_a_part_of_the_items_stands_for_all_however_they_fall_into_batches(batches):
-    model = tiny_hcl.model()
+@pytest.mark.parametrize("sizes", [SIZES, (5, 1, 1)], ids=str)
+def test_a_part_of_the_items_stands_for_all_however_they_fall_into_batches(sizes):
+    model, batches = tiny_hcl.model(), batches_of(sizes)
     seen = [selecting(batch) for batch in batches]
     worse = {source: torch.cat([tiny_hcl.reconstruction(model, batch, source) - model(batch).reconstruction
                                 for batch in seen]) for source in ("prior", "mean", "zero")}
@@ -253,7 +258,7 @@ RAISED = [
     *((f"contrast_stuck_{name}", {f"train_{name}": [0.7, 0.7 * (1 - STUCK_CHANGE / 2), 0.695, 0.7]}, 1, "for 4 epochs",
        {}) for name in CONTRASTS),
     ("contrast_stuck_keyword", {"train_keyword": 0.693, "train_impostor_cosine": EQUAL_VECTORS}, 1,
-     "lower graph.max_nbr", {}),
+     "lower max_nbr", {}),
     ("contrast_stuck_keyword", {"train_keyword": 0.693}, 1, "nothing to move", {"graph": {"iterations": 0}}),
     ("spread_shrinking", {"train_mean_log_sigma": SHRINKING}, 3, "from -0.1 to -0.6", {}),
     ("impostor_easy", {"train_impostor_cosine": [0.57, 0.5, 0.44, 0.35]}, 3, "0.35, nearer to the easiest", {})]

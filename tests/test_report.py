@@ -223,7 +223,7 @@ def test_strata_have_tables_of_their_own_behind_the_others():
     block, = blocks_of(HCL, runs, {"d": "qqp"}, comparison, pd.DataFrame(), strata)
     *_, table = result_tables(block)
     assert table.layout.title == "Stratum: known"
-    assert table.layout.note.startswith("The 2 items of which this holds: the input's key")
+    assert table.layout.note.startswith("Only the 2 items for which: the input's key")
     assert [(row.name, [(cell.text, cell.more) for cell in row.cells]) for row in table.rows] == [
         ("copy", [("0.500", "0.400 to 0.600")]), ("hcl", [("0.250", "0.150 to 0.350")]),
         ("plain", [("0.500", "0.400 to 0.600")])]
@@ -248,7 +248,7 @@ def test_runs_that_differ_in_their_seed_are_compared_as_one():
     assert (seeds.cells[1].text, seeds.cells[1].more) == ("0.250", "± 0.071")
     found = [block.difference(other, "hcl (2 seeds)", "bleu_1") for other in ("plain", "baseline copy")]
     assert [(one.name, one.said(BETTER), one.difference) for one in found] == [
-        ("plain", "worse", -0.1), ("baseline copy", "cannot be told", 0.4)]
+        ("plain", "worse", -0.1), ("baseline copy", "no difference seen", 0.4)]
     assert block.difference("plain", "hcl (2 seeds)", "source_bleu").verdict == 1     # less of a source is better
 
 
@@ -386,7 +386,7 @@ def test_each_row_says_what_its_difference_means():
     assert [(system.name, row.said, row.interval, row.verdict) for system, row in found.differences] == [
         ("copy", "better", "+0.150 to +0.250", "better-text"),
         ("cut", "the graph: helps", "\u22120.150 to \u22120.050", "worse-text"),
-        ("other", "cannot be told", "\u22120.040 to +0.060", "")]
+        ("other", "no difference seen", "\u22120.040 to +0.060", "")]
     assert answered({}).differences == [] and answered({}).sentence.endswith("on 64 items.")
 
 

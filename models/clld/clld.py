@@ -176,8 +176,7 @@ def load_text_encoder(source: str | Path, pretrained: bool = True
     config = transformers.AutoConfig.from_pretrained(source)
     # Two views of a text differ by dropout alone, and the published ALBERT has none. The papers' encoders have 0.1.
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.1
-    encoder, tokenizer = load_encoder(source, config, pretrained)
-    return encoder, cast(transformers.PreTrainedTokenizerBase, tokenizer)
+    return load_encoder(source, config, pretrained)
 
 
 @contextmanager

@@ -35,7 +35,8 @@ class MeanPooledForSequenceClassification(PreTrainedModel):
         self.post_init()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None,
-                labels: Tensor | None = None, return_dict: bool | None = None) -> SequenceClassifierOutput:
+                labels: Tensor | None = None, return_dict: bool | None = None
+                ) -> SequenceClassifierOutput | tuple[Tensor, ...]:
         """Return the logits (B, N) of token ids (B, L), and with labels (B,) the mean cross-entropy."""
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
         segments = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
@@ -44,7 +45,8 @@ class MeanPooledForSequenceClassification(PreTrainedModel):
         pooled = (states * weights).sum(1) / weights.sum(1).clamp(min=1.0)
         logits = self.classifier(self.dropout(pooled))
         loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
-        return SequenceClassifierOutput(loss=loss, logits=logits)
+        output = SequenceClassifierOutput(loss=loss, logits=logits)
+        return output.to_tuple() if return_dict is False else output
 
 
 # `save_pretrained` then copies this file beside the weights and names it in config.json.

@@ -11,20 +11,18 @@ from transformers.utils import logging
 _FAMILY = ("bert", "albert", "roberta")
 
 
-def load_encoder(source: str | Path | None, config: transformers.PretrainedConfig | None = None, pretrained: bool = True
-                 ) -> tuple[transformers.PreTrainedModel, transformers.PreTrainedTokenizerBase | None]:
+def load_encoder(source: str | Path, config: transformers.PretrainedConfig | None = None, pretrained: bool = True
+                 ) -> tuple[transformers.PreTrainedModel, transformers.PreTrainedTokenizerBase]:
     """Load an encoder, in evaluation mode and without pooler, and its tokenizer.
 
-    ``source`` is a folder written by ``save_pretrained``, or an id of the library; without it, and for ``pretrained``
-    False, weights are random. ``config`` replaces the source's own; it is needed without a source.
+    ``source`` is a folder written by ``save_pretrained``, or an id of the library; for ``pretrained`` False, weights
+    are random. ``config`` replaces the source's own.
     """
-    if config is None:
-        assert source is not None
-        config = transformers.AutoConfig.from_pretrained(source)
+    config = config or transformers.AutoConfig.from_pretrained(source)
     if config.model_type not in _FAMILY:
-        raise ValueError(f"load_encoder: {source or 'the configuration'} is a {config.model_type!r} model, "
+        raise ValueError(f"load_encoder: {source} is a {config.model_type!r} model, "
                          f"expected one of {', '.join(_FAMILY)}")
-    if source is None or not pretrained:
+    if not pretrained:
         model = transformers.AutoModel.from_config(config, attn_implementation="sdpa", add_pooling_layer=False)
     else:
         verbosity = logging.get_verbosity()
@@ -38,7 +36,7 @@ def load_encoder(source: str | Path | None, config: transformers.PretrainedConfi
             shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
             raise ValueError(f"load_encoder: {source} lacks {len(missing)} weights of a {config.model_type} encoder: "
                              f"{shown}")
-    return model.eval(), None if source is None else transformers.AutoTokenizer.from_pretrained(source)
+    return model.eval(), transformers.AutoTokenizer.from_pretrained(source)
 
 
 def special_ids(tokenizer: transformers.PreTrainedTokenizerBase) -> dict[str, int]:

@@ -20,13 +20,12 @@ from models.common import transformer
 from models.common.decoding import CachedSteps, Decodable, project_in_full
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl
 from models.common.task import Step
-from models.hcl.hcl import kl_weight
+from models.hcl.hcl import LOGVAR_RANGE, kl_weight
 from models.hcl.pretrained import T5, Batch, DialoGpt, PieceModel, SimCtg, T5Claps
 
 _PHRASES = 5  # phrases of a source at most
 _BOUND = 0.08  # of the CVAE's initial weights
 _ANNEALING = 10_000  # steps
-_LOGVAR = (-8.0, 8.0)  # our choice, as in HCL
 _PRETRAINING = 5_000  # steps by likelihood alone, at most
 _RISING = 7_000  # steps at speed 1 until the contrast has 0.999 of the loss
 
@@ -498,7 +497,7 @@ class Cvae(OwnPieceModel):
 def _gaussian(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and log variance (B, dz) of values (B, 2 dz), in float32 at least."""
     mu, logvar = at_least_float32(*values.chunk(2, dim=-1))
-    return mu, logvar.clamp(*_LOGVAR)
+    return mu, logvar.clamp(*LOGVAR_RANGE)
 
 
 # Each is a ``PieceModel`` and a ``PreTrainedModel``.

@@ -221,7 +221,10 @@ class Contrasted:
 
 
 def mahalanobis(points: Tensor, mu: Tensor, logvar: Tensor) -> Tensor:
-    """Return the mean over dimensions of (v - mu)^2 / sigma^2 (B,) of points v (B, dz); print lacks the inverse."""
+    """Return the mean over dimensions of (v - mu)^2 / sigma^2 (...) of points v (..., dz).
+
+    The paper's formula lacks the inverse of the variance.
+    """
     points, mu, logvar = at_least_float32(points, mu, logvar)
     return ((points - mu).square() * torch.exp(-logvar)).mean(-1)
 
@@ -269,7 +272,7 @@ class Decoder(nn.Module):
         step = transformer.DecoderStep(heads, projections, visible, memories, [memory_mask], self.dropout, cache)
         for number, layer in enumerate(layers):
             hidden = layer(hidden, step, number)
-        # as BERT's head for masked words: the embedding matrix, shared with the input, needs states of its own kind
+        # as in BERT's head for masked words: states are transformed before the matrix shared with the input scores them
         return self.transform_norm(F.gelu(self.transform(self.output_norm(hidden))))
 
 

@@ -54,7 +54,7 @@ class Validation:
         self._append(kl_train=gaussian_kl(q.mu, q.logvar, prior.mu, prior.logvar))
 
     def values(self) -> dict[str, float]:
-        """Return the values by name, means over items; those without any sample are left out.
+        """Return the values by name, means over items, ``swap_outputs`` over tokens; without a sample none.
 
         - ``loss`` selects checkpoints: L_rec(z ~ q) + KL over the mean target length.
         - ``reconstruction`` in nats; ``_prior``, ``_mean``, ``_zero`` of the probed items: z of the prior, its mean,
@@ -86,7 +86,7 @@ class Validation:
     def _probe(self, output: HclOutput, batch: Mapping[str, Tensor]) -> None:
         """Measure how much worse some items are without the posterior, and what another keyword changes."""
         first = -self._items % self.every  # counts items over batches
-        chosen = torch.arange(first, len(output.hidden), self.every, device=output.hidden.device)
+        chosen = torch.arange(len(output.hidden), device=output.hidden.device)[first::self.every]
         if not len(chosen) or (output.latent is None and output.keyword is None):
             return
         part = {name: batch[name][chosen] for name in ("x_mask", "y_in", "y_in_mask", "y_out")}
@@ -247,8 +247,8 @@ _SIGNS = (
         lambda row, *_: row["validation_swap_outputs"] < IGNORED_SWAP,
         "given another item's keyword, the distribution of the next token moves by {validation_swap_outputs:.2%}: "
         "outputs do not depend on the keyword",
-        "let the decoder see the keyword (decoder.kw_memory), let reconstruction teach it (latent.prior_share, or "
-        "latent.free_bits_for posterior), or hide more of the source (decoder.source_dropout)"),
+        "let the decoder see the keyword (decoder.kw_memory), train the prior by reconstruction (latent.prior_share "
+        "or latent.free_bits_for posterior), or hide more of the source (decoder.source_dropout)"),
     _Sign(
         "impostor_easy", [f"train_{name}" for name in IMPOSTOR_COSINES],
         lambda config: not {"keyword", "mahalanobis"}.isdisjoint(config.contrasts_used), _easy,
@@ -256,7 +256,7 @@ _SIGNS = (
         "candidate's ({train_impostor_easiest:.3g}) than to the hardest's ({train_impostor_hardest:.3g}): the contrast "
         "is too easy",
         "set keyword.imp_weight to cosine, since the contrasts train a matrix towards the easiest candidates; raise "
-        "graph.max_nbr or inspect the edges"),
+        "max_nbr of the stage graph, or inspect the edges"),
     *map(_vanished, CONTRASTS),
     _Sign(
         "spread_shrinking", ("train_mean_log_sigma", "train_mahalanobis"),
@@ -308,10 +308,10 @@ def _stuck(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None:
               f"train_{name}_masked: few items may take part")
     if name == "keyword" and config.graph.iterations == 0:
         advice = ("without graph attention (graph.iterations 0) keyword vectors are constants, and the contrast has "
-                  "nothing to move: set its weight to 0, or bring the graph back")
+                  "nothing to train: set its weight to 0, or graph.iterations above 0")
     elif name == "keyword" and rows[-1].get("train_impostor_cosine", 0.0) >= EQUAL_VECTORS:
         advice = ("output and impostor keyword have nearly one vector, as happens where many keywords share their "
-                  "neighbours: lower graph.max_nbr, or set contrasts.keyword.weight to 0")
+                  "neighbours: lower max_nbr of the stage graph, or set contrasts.keyword.weight to 0")
     return Alarm(f"contrast_stuck_{name}", int(rows[0]["epoch"]),
                  f"the {name} contrast stayed between {min(values):.4g} and {largest:.4g} for {len(values)} epochs "
                  f"(log 2 = 0.693 is where its two sides are equal)", advice)

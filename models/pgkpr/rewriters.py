@@ -25,7 +25,7 @@ _BAGS = 3  # softmaxes over the vocabulary at each position
 _TEMPERATURE, _DECODING_TEMPERATURE = 0.5, 1e-5  # of Gumbel's softmaxes
 _SPREAD = 0.05  # of LatentBow's initial matrices
 # Modules with a row for each token of the vocabulary.
-_BY_TOKEN = ("embedder.words.", "generator.", "reconstruction.output.")
+_BY_TOKEN = ("embedder.words.", "generator.", "reconstruction.output.", "embedding.", "words.", "predict.")
 
 Tokens = tuple[Tensor, Tensor]  # ids and which of them are real, (B, S) each
 
@@ -360,9 +360,9 @@ def init_from(model: Rewriter, other: Rewriter, places: Tensor) -> list[str]:
     unlike = [name for name, by_token in shared.items()  # in shape, except for the number of tokens
               if own[name].shape[int(by_token):] != theirs[name].shape[int(by_token):]]
     if unlike or all(shared.values()):
-        raise ValueError(f"a model of architecture {other.config.architecture} and width "
-                         f"{other.config.sizes.width} has nothing for one of {model.config.architecture} and width "
-                         f"{model.config.sizes.width}")
+        raise ValueError(f"a model of architecture {other.config.architecture} cannot start one of "
+                         f"{model.config.architecture}: "
+                         + (f"{unlike[0]} has another shape" if unlike else "no weights have the same name"))
     known = places >= 0
     for name, by_token in shared.items():
         if by_token:

@@ -9,7 +9,7 @@ for the number of pairs.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -21,9 +21,7 @@ from stages.results.comparison import BY_STRATUM, MCNEMAR, PAIRED, ComparedSyste
 from stages.results.gather import read_evaluated, seeded_runs
 from stages.results.tracks import TRACKS
 from stages.run.process import StageProcess, run_stage
-
-if TYPE_CHECKING:
-    from stages.results.params import Compare
+from stages.tracks.common.evaluation import Resampling
 
 STAGE = "compare"
 TEST = ("paired bootstrap over items, two-sided, ties against both; p values are of each pair alone, not adjusted for "
@@ -40,7 +38,7 @@ class Comparison:
     by_stratum: pd.DataFrame
 
 
-def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Comparison:
+def run(runs: Sequence[EvaluatedRun], resampling: Resampling) -> Comparison:
     """Return the comparison of the runs of all tracks; their order is that of first and second in a pair."""
     rows: list[dict[str, Any]] = []
     exact: list[dict[str, Any]] = []
@@ -50,18 +48,18 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
     def tested(systems: Sequence[ComparedSystem], items: int, place: dict[str, str]) -> tuple[
             list[dict[str, Any]], dict[str, Any]]:
         """Return the tests between systems, and the metrics of each system."""
-        drawn = derived_seed(seed, STAGE)
-        measured = comparison.measured_systems(systems, settings.resamples, drawn)
-        pairs = comparison.paired_rows(systems, measured, settings.level, drawn)
+        drawn = derived_seed(resampling.seed, STAGE)
+        measured = comparison.measured_systems(systems, resampling.resamples, drawn)
+        pairs = comparison.paired_rows(systems, measured, resampling.level, drawn)
         return ([{**place, "items": items, **row} for row in pairs],
-                {"groups": {system.name: comparison.summary(system, measured[system.name], settings.level)
+                {"groups": {system.name: comparison.summary(system, measured[system.name], resampling.level)
                             for system in systems}, "items": items})
 
     for label, together in comparison.comparable(runs).items():
         systems = comparison.systems_of(together)
         tests, counts = tested(systems, len(together[0].items), {"dataset": label})
         rows += tests
-        metrics[label] = {**counts, "resamples": settings.resamples, "level": settings.level, "test": TEST}
+        metrics[label] = {**counts, "resamples": resampling.resamples, "level": resampling.level, "test": TEST}
         for name, mask in comparison.strata_of(together).items():
             labels = {"dataset": label, "stratum": name}
             tests, counts = tested(comparison.within(systems, mask), int(mask.sum()), labels)
@@ -78,7 +76,7 @@ def _work(process: StageProcess) -> None:
     params = process.params
     runs = [read_evaluated(params, track, name, paths) for track in TRACKS.values()
             for name, paths in seeded_runs(params, track).items()]
-    result = run(runs, params.compare, params.seed)
+    result = run(runs, Resampling(params.compare.resamples, params.evaluation.level, params.seed))
     counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")
     for schema, table, provenance in (

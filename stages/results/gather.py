@@ -131,7 +131,6 @@ def _model(params: Params, track: TrackResults, name: str, paths: ModelPaths) ->
     block, settings = track.models(params)[paths.name], track.settings(params, paths.name)
     own = {key: settings[key] for key in track.named if key in settings}
     return Model(name, track.name, block.dataset, paths.seed, {**own, **block.overrides}, settings,
-                 read_json(paths.metrics, f"train_{track.name}@{paths.name}") if paths.metrics.exists() else {},
                  model_history(track.name, paths))
 
 
@@ -178,7 +177,7 @@ def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str 
     for run in runs:
         order.setdefault(place(run), len(order))
     placed = sorted(runs, key=lambda run: order[place(run)])
-    return [_block(track, list(members), dataset, kinds.get(dataset), split, label, comparison.get(label, {}),
+    return [_block(track, list(members), dataset, kinds.get(dataset), split, comparison.get(label, {}),
                    *(table[table["dataset"] == label] if len(table) else table for table in (paired, strata)))
             for (dataset, split, label, _), members in groupby(placed, place)]
 
@@ -190,7 +189,7 @@ def _label(comparison: Mapping[str, Any], dataset: str, split: str, run: str) ->
                  and any(run in group["runs"] for group in found.get("groups", {}).values())), label)
 
 
-def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | None, split: str, label: str,
+def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | None, split: str,
            compared: Mapping[str, Any], paired: pd.DataFrame, strata: pd.DataFrame) -> Block:
     first, known = runs[0].metrics, {run.name: run for run in runs}
     groups = {name: group for name, group in compared.get("groups", {}).items()
@@ -204,7 +203,7 @@ def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | N
               for name, group in groups.items() if len(group["runs"]) > 1]
     pooled.sort(key=lambda system: places[system.runs[0]])
     were_compared = any(group["runs"] for group in groups.values())
-    block = Block(track, dataset, kind, split, first["counts"], first["settings"], baselines, single, pooled, label,
+    block = Block(track, dataset, kind, split, first["counts"], first["settings"], baselines, single, pooled,
                   paired if were_compared else paired.iloc[:0])
     parts = {name: _part(block, found, strata[strata["stratum"] == name])
              for name, found in compared.get("strata", {}).items() if len(strata)}

@@ -14,8 +14,8 @@ from stages.results.published import PublishedRow
 from stages.results.track import SCRATCH, Row, TrackResults
 
 # The words for a difference of a system, and for a part that one system has and the other lacks.
-BETTER = {1: "better", -1: "worse", 0: "cannot be told"}
-HELPS = {1: "helps", -1: "hurts", 0: "cannot be told"}
+BETTER = {1: "better", -1: "worse", 0: "no difference seen"}
+HELPS = {1: "helps", -1: "hurts", 0: "no difference seen"}
 BASELINE = "baseline "        # before the name of a baseline in the comparison
 
 
@@ -38,7 +38,6 @@ class Model:
     seed: int
     overrides: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, Any] = field(default_factory=dict)
     history: pd.DataFrame | None = None
 
     @property
@@ -179,7 +178,6 @@ class Block:
     baselines: list[System]
     runs: list[System]
     groups: list[System]        # runs of several seeds, as one system each
-    label: str                  # name of the comparison of these runs
     paired: pd.DataFrame = field(default_factory=pd.DataFrame)
     strata: "Mapping[str, Block]" = field(default_factory=dict)     # the same systems on the items of each stratum
 

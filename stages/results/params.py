@@ -9,7 +9,6 @@ class Compare(Block):
     """Paired tests between the runs of a data set."""
 
     resamples: int = Field(1000, ge=1, description="paired bootstrap")
-    level: float = Field(0.95, gt=0, lt=1, description="of the intervals of differences")
 
 
 class Report(Block):

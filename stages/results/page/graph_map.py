@@ -1,7 +1,7 @@
 """The map of a phrase graph: its largest components as drawings whose labels do not overlap.
 
 It looks like the picture of :mod:`keycontrast.picture`: a box for each phrase in the colour of its community, and a
-line for each edge, dashed if its sign is negative.
+line for each edge.
 """
 
 from dataclasses import dataclass
@@ -35,11 +35,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Line:
-    """An edge on the map: the boxes that it joins, its weight, its sign and its width in pixels."""
+    """An edge on the map: the boxes that it joins, its weight and its width in pixels."""
 
     ends: tuple[Box, Box]
     weight: int
-    sign: int
     width: float
 
 
@@ -59,7 +58,7 @@ def graph_maps(nodes: pd.DataFrame, edges: pd.DataFrame) -> list[GraphMap]:
 
     Args:
         nodes: columns keyword, texts, component, community; the row number is the place on the page.
-        edges: columns source, target (row numbers of ``nodes``), weight and, if edges have signs, sign.
+        edges: columns source, target (row numbers of ``nodes``) and weight.
     """
     maps = [_map(kind, *shape, nodes, edges) for kind, shape in SHAPES.items()]
     return [drawing for drawing in maps if drawing.boxes]
@@ -80,7 +79,7 @@ def _map(kind: str, width: int, height: int, limit: int, nodes: pd.DataFrame, ed
     boxes = {place: Box(place, nodes["keyword"][place], labels[row], int(nodes["texts"][place]),
                         colours[nodes["community"][place]], round(x), round(y), int(sizes[row, 0]))
              for row, (place, (x, y)) in enumerate(zip(places, centres, strict=True)) if kept[row]}
-    lines = [Line((boxes[edge.source], boxes[edge.target]), int(edge.weight), int(getattr(edge, "sign", 1)),
+    lines = [Line((boxes[edge.source], boxes[edge.target]), int(edge.weight),
                   round(min(1 + float(np.log2(edge.weight)), 6), 1))
              for edge in shown.itertuples() if edge.source in boxes and edge.target in boxes]
     return GraphMap(kind, width, height, list(boxes.values()), lines)

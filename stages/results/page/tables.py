@@ -58,7 +58,7 @@ def result_tables(block: Block) -> list[ResultTable]:
     tables.sort(key=lambda table: block.lead not in [column.key for column in table.layout.columns])
     headlines = Family("", tuple(map(metric, block.track.by_stratum)))
     for name, part in block.strata.items():
-        note = f"The {part.counts['examples']:,} items of which this holds: {STRATA[name].meaning}."
+        note = f"Only the {part.counts['examples']:,} items for which: {STRATA[name].meaning}."
         strata = _measured(TableLayout(f"Stratum: {STRATA[name].title}", note, (headlines,)), part.measured)
         tables += [_result_table(strata, part)] if strata else []
     return tables
@@ -140,7 +140,7 @@ def value_cell(column: Metric, value: Value | None, best: bool = False) -> Cell:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number for people: thousands apart, ``digits`` decimals unless it is whole."""
+    """Return a number for people: thousands apart, ``digits`` decimals unless it is an int."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
 
 

@@ -54,7 +54,7 @@ _PRETRAINED = {**{name: _ARCHITECTURES[name] for name in ("dialogpt", "t5", "t5_
 _NAMES = Names(
     {_FULL: "HCL", **_ARCHITECTURES, **_FURTHER, "seq2seq_du": "Seq2Seq-DU (adapted)"},
     {"graph": "the graph", "keyword": "the keyword with both its contrasts",
-     "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"},
+     "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable and what depends on it"},
     rows={Row(_FULL, frozenset({"latent"})): "BERT-GEN", **{
         Row(architecture, frozenset({SCRATCH})): f"{name} (small, {SCRATCH})"
         for architecture, name in _PRETRAINED.items()}})
@@ -79,6 +79,8 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     other = set() if keyword == "own" else {f"keyword {keyword}"}
     if settings.get("keyword", {}).get("condition") == "target":
         other.add(f"{ADDED}target's keyword")
+    if settings.get("latent", {}).get("enabled") is False and settings.get("decoder", {}).get("kw_memory"):
+        other.add(f"{ADDED}keyword in the memory")
     return Row(architecture, removed_parts(settings) | _readings(settings) | unusual(settings, decode) | other)
 
 
@@ -118,7 +120,8 @@ def _readings(settings: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _printed(own: Row) -> list[str]:
-    name = _PRINTED.get(own, _ARCHITECTURES.get(own.architecture))
+    as_published = all(switch == SCRATCH or switch.startswith("from ") for switch in own.switches)
+    name = _PRINTED.get(own, _ARCHITECTURES.get(own.architecture) if as_published else None)
     return [] if name is None else [name]
 
 

@@ -87,5 +87,5 @@ class Evaluation(Block):
     emb_path: str = NOTHING
     bertscore: BertScore = BertScore()
     resamples: int = Field(1000, ge=0, description="bootstrap resamples behind each interval; 0 for no intervals")
-    level: float = Field(0.95, gt=0, lt=1, description="of the intervals")
+    level: float = Field(0.95, gt=0, lt=1, description="of the intervals, those of differences too")
     baselines: list[Literal["copy", "nearest", "shuffled", "keyword"]] = ["copy", "nearest", "shuffled", "keyword"]

@@ -254,6 +254,4 @@ class UnseenKeywords:
         torch.manual_seed(0)
         encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
         torch.set_rng_state(state)
-        if tokenizer is None:
-            raise InputError(f"encoder.source: {self.on.encoder_source} has no tokenizer.")
         return encoder, tokenizer
