@@ -1,5 +1,7 @@
 """Values as text that is safe to print: no markup, no control characters, no long lines."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,10 +13,12 @@ from rich.text import Text
 
 from keycontrast.errors import plain
 
-CELL = 120
+_CELL = 120
 _LIST = 12
-# With what a cell of CSV begins that a spreadsheet computes; a tab or a carriage return may stand before it.
-_FORMULA = frozenset("=+-@\t\r")
+# With what a cell of CSV begins that a spreadsheet computes; blanks may be before it.
+_FORMULA = frozenset("=+-@＝＋－＠")
+# JSON may contain these letters, and a terminal obeys them.
+_SILENT = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -24,15 +28,21 @@ def printable(text: str, keep: str = "") -> str:
 
 def no_formula(text: str) -> str:
     """Return ``text`` with an apostrophe before it if a spreadsheet would take it for a formula."""
-    return f"'{text}" if text[:1] and text[0] in _FORMULA else text
+    return f"'{text}" if text.strip()[:1] in _FORMULA else text
 
 
-def cell(value: Any, length: int = CELL) -> Text:
-    """Return a value as plain text of at most ``length`` characters."""
+def json_text(value: Any, **options: Any) -> str:
+    """Return a value as JSON that a terminal can show; ``options`` are those of ``json.dumps``."""
+    text = json.dumps(value, ensure_ascii=False, **options)
+    return _SILENT.sub(lambda letter: f"\\u{ord(letter[0]):04x}", text)
+
+
+def cell(value: Any) -> Text:
+    """Return a value as plain text of at most 120 characters."""
     if value is None:
         return Text("null", style="dim")
     text = _plain(value)
-    return Text(text if len(text) <= length else text[:length - 1] + "…")
+    return Text(text if len(text) <= _CELL else text[:_CELL - 1] + "…")
 
 
 def _plain(value: Any) -> str:

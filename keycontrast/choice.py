@@ -124,7 +124,8 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    return (isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+            and value == value)
 
 
 def _by_words(keywords: Sequence[str]) -> np.ndarray:

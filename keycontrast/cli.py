@@ -3,9 +3,7 @@
 import csv
 import gc
 import io
-import json
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,7 @@ import typer
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
-from keycontrast.cells import no_formula, printable
+from keycontrast.cells import json_text, no_formula, printable
 from keycontrast.errors import InputError, nearest, unwritten
 
 if TYPE_CHECKING:
@@ -164,7 +162,7 @@ def keywords(file: File, column: Column = None,
     if out is not None and out.suffix != ".parquet":
         raise InputError(f"--out: {out} must end in .parquet; --csv and --jsonl write to standard output.")
     given = _given(file, column, id_column, encoding, quoting, separator, skip_empty)
-    engine = _engine(method, language, len(given), stop_words, candidates, seed_words, diversity=diversity,
+    engine = _engine(method, language, len(given), stop_words, candidates, seed_words, encoding, diversity=diversity,
                      min_count=min_count, ngram_range=ngram_range, threshold=threshold, encoder=encoder,
                      pipeline=pipeline)
     texts = [row.text for row in given]
@@ -202,7 +200,7 @@ def graph(file: File, out: Annotated[Path, typer.Option(
     from keycontrast.graph import keyword_graph
 
     given = [row.text for row in _given(file, column, None, encoding, quoting, separator, skip_empty)]
-    engine = _engine(method, language, len(given), stop_words, candidates, seed_words, threshold=threshold,
+    engine = _engine(method, language, len(given), stop_words, candidates, seed_words, encoding, threshold=threshold,
                      pipeline=pipeline)
     network = keyword_graph(given, top, keywords=engine, neighbours=neighbours)
     if out.suffix == ".graphml":
@@ -225,7 +223,8 @@ def explain(text: Annotated[str, typer.Argument(help="a text")], method: Annotat
     from keycontrast.explain import explain as explained
     from keycontrast.explain import print_explanation
 
-    engine = _engine(method, language, 1, stop_words, candidates, seed_words, threshold=threshold, pipeline=pipeline)
+    engine = _engine(method, language, 1, stop_words, candidates, seed_words, "utf-8", threshold=threshold,
+                     pipeline=pipeline)
     tokens, ranking, choice = engine.ranking_input(text, 5)
     print_explanation(explained(tokens, ranking, method=method, choice=choice), Console())
 
@@ -278,11 +277,13 @@ def _given(file: str, *settings: Any) -> "list[Given]":
     return texts
 
 
-def lines_of(file: Path | None) -> list[str]:
+def lines_of(file: Path | None, encoding: str = "utf-8") -> list[str]:
     """Return the lines of a file of words; none without a file."""
-    from keycontrast.texts import file_texts
+    from keycontrast.texts import FileOptions, file_texts
 
-    return [] if file is None else [given.text.strip() for given in file_texts(file) if given.text is not None]
+    if file is None:
+        return []
+    return [given.text.strip() for given in file_texts(file, FileOptions(encoding=encoding)) if given.text is not None]
 
 
 def _parted(names: str) -> list[str]:
@@ -290,7 +291,7 @@ def _parted(names: str) -> list[str]:
 
 
 def _engine(method: str, language: str, texts: int, stop_words: Path | None, candidates: Path | None, seed_words: str,
-            **options: Any) -> Any:
+            encoding: str, **options: Any) -> Any:
     """Return the ranking for options that several commands have."""
     from keycontrast.keywords import METHODS, Keywords
 
@@ -298,8 +299,8 @@ def _engine(method: str, language: str, texts: int, stop_words: Path | None, can
         raise InputError(f"--method: no ranking is called {method!r}; {nearest(method, METHODS)}")
     workers = min(os.cpu_count() or 1, -(-texts // _MANY))
     return Keywords(method, language, workers=workers, on_null="skip",  # type: ignore[arg-type]
-                    stop_words=lines_of(stop_words),
-                    candidates=None if candidates is None else lines_of(candidates),
+                    stop_words=lines_of(stop_words, encoding),
+                    candidates=None if candidates is None else lines_of(candidates, encoding),
                     seed_words=_parted(seed_words), **options)
 
 
@@ -349,12 +350,7 @@ def print_json(found: Ranked, stream: TextIO) -> None:
     """Write one JSON object per text, those without a phrase too."""
     for number, given, phrases in found:
         own = {"id": _joinable(given.id)} if found.has_ids else {}
-        line = json.dumps({"row": number, **own, "phrases": phrases}, ensure_ascii=False, default=str)
-        stream.write(_SILENT.sub(lambda letter: f"\\u{ord(letter[0]):04x}", line) + "\n")
-
-
-# JSON may hold these letters, and a terminal obeys them.
-_SILENT = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+        stream.write(json_text({"row": number, **own, "phrases": phrases}, default=str) + "\n")
 
 
 def _write_parquet(found: Ranked, path: Path) -> None:

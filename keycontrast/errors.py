@@ -9,7 +9,7 @@ from pathlib import Path
 
 # Exit status of a stage that did not name something to mend, so that another attempt makes sense; else it is 1.
 CRASHED = 70
-# Reasons why a file cannot be written, with the remedy.
+# Reasons why a file cannot be read or written, with the remedy.
 _UNWRITTEN = {
     errno.ENOSPC: ("the disk is full", "Free some space"),
     errno.EDQUOT: ("the quota of disk space is used up", "Free some space"),
@@ -17,10 +17,10 @@ _UNWRITTEN = {
     errno.EACCES: ("this user has no permission for it", "Take another place, or change its permissions (ls -l)"),
     errno.EPERM: ("this user has no permission for it", "Take another place, or change its permissions (ls -l)"),
     errno.EFBIG: ("files may not grow so large here", "Raise the limit (ulimit -f), or take another place"),
-    errno.ENOTDIR: ("a file stands where a folder is needed", "Move it away, or take another place"),
-    errno.EEXIST: ("a file stands where a folder is needed", "Move it away, or take another place"),
+    errno.ENOTDIR: ("a file has the name of a needed folder", "Move it away, or take another place"),
+    errno.EEXIST: ("a file has the name of a needed folder", "Move it away, or take another place"),
     errno.ENAMETOOLONG: ("the name is too long", "Take a shorter one"),
-    errno.EISDIR: ("a folder stands where a file is needed", "Move it away, or take another place"),
+    errno.EISDIR: ("a folder has the name of the file", "Move it away, or take another place"),
 }
 # Control characters, marks of direction, halves of surrogate pairs.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -76,7 +76,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def unwritten(error: BaseException) -> str | None:
-    """Return place, reason and remedy if ``error`` says that a file could not be written; else None."""
+    """Return place, reason and remedy if ``error`` says that a file could not be read or written; else None."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None:
         number = next((known for known in _FOREIGN if os.strerror(known) in str(error)), None)
@@ -86,7 +86,7 @@ def unwritten(error: BaseException) -> str | None:
     named = next(iter(getattr(error, "__notes__", ())), getattr(error, "filename", None))
     if not isinstance(named, str | os.PathLike):
         named = f"a file of {Path.cwd()}, or the output"
-    return f"{plain(os.fspath(named))}: could not be written: {reason}. {remedy}, and give the same command again."
+    return f"{plain(os.fspath(named))}: could not be read or written: {reason}. {remedy}, and run the command again."
 
 
 def causes(error: BaseException | None) -> list[BaseException]:

@@ -1,5 +1,6 @@
 """Files and folders that appear whole or not at all, and are on the disk before anything relies on them; hashes."""
 
+import glob
 import hashlib
 import json
 import os
@@ -15,55 +16,61 @@ from typing import IO, Any
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` that takes its name only if the block succeeds."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        # mkstemp makes private files; an artifact is as readable as any other new file.
-        temporary.chmod(0o666 & ~_umask())
-        flush_path(temporary)
-        temporary.replace(path)
-        flush_path(path.parent)
-    except Exception as error:
-        error.add_note(str(path))
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _named(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            # mkstemp makes private files; an artifact is as readable as any other new file.
+            temporary.chmod(0o666 & ~_umask())
+            flush_path(temporary)
+            temporary.replace(path)
+            flush_path(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside ``path`` that replaces it only if the block succeeds."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    with _named(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+        try:
+            yield temporary
+            temporary.chmod(0o777 & ~_umask())
+            for below in [*sorted(temporary.rglob("*")), temporary]:
+                flush_path(below)
+            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+            if path.exists():
+                path.replace(old / "previous")
+            temporary.replace(path)
+            flush_path(path.parent)
+            rmtree(old)
+        finally:
+            if temporary.exists():
+                rmtree(temporary)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Add the name of a file to an error, which may name the temporary one."""
     try:
-        yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        for below in [*sorted(temporary.rglob("*")), temporary]:
-            flush_path(below)
-        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
-        if path.exists():
-            path.replace(old / "previous")
-        temporary.replace(path)
-        flush_path(path.parent)
-        rmtree(old)
+        yield
     except Exception as error:
         error.add_note(str(path))
         raise
-    finally:
-        if temporary.exists():
-            rmtree(temporary)
 
 
 def _remove_leftovers(path: Path) -> None:
     """Remove what writers of ``path`` left behind when they were killed; an artifact has one writer at a time."""
     for ending in ("tmp", "old"):
-        for leftover in path.parent.glob(f".{path.name}.*.{ending}"):
+        for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'?' * 8}.{ending}"):  # tempfile draws 8 letters
             if leftover.is_dir():
                 rmtree(leftover)
             else:

@@ -75,11 +75,15 @@ class KeywordGraph:
         return graph
 
     def graphml(self, path: str | Path) -> None:
-        """Write the graph as GraphML, whole or not at all."""
+        """Write the graph as GraphML, whole or not at all, with U+FFFD for characters that XML does not allow."""
         import networkx as nx
 
+        from keycontrast.picture import xml_text
+
+        graph = self.networkx()
+        replaced = {name: f"{xml_text(name)} ({node})" for node, name in enumerate(graph) if xml_text(name) != name}
         with atomic_file(Path(path)) as temporary:
-            nx.write_graphml(self.networkx(), temporary)
+            nx.write_graphml(nx.relabel_nodes(graph, replaced), temporary)
 
 
 def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = None,

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from keycontrast.choice import Choice
 from keycontrast.encoders import source_of
-from keycontrast.errors import InputError, nearest
+from keycontrast.errors import InputError, nearest, plain
 from keycontrast.network import Containment
 from keycontrast.ranking import Settings, ranker
 from keycontrast.ranking.blocks import TokenBlock
@@ -457,8 +457,8 @@ def id_column(ids: Sequence[Any]) -> pa.Array:
     """Return ids as a column, as text if they are of several types."""
     try:
         return pa.array(ids)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return pa.array([None if value is None else str(value) for value in ids], pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
+        return pa.array([None if value is None else plain(str(value)) for value in ids], pa.string())
 
 
 def _is_doc(value: Any) -> bool:

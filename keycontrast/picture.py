@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from html import escape
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ _LETTER = 7.2           # width of a character in pixels, rather too much: the f
 _SPARE, _SHAPE = 6.0, 1.5       # area of the picture by that of its boxes; width by height
 _ROUNDS, _FURTHER = 600, 60     # passes that move boxes apart: at first, and after one was left out
 EDGES = 1.6             # per node, of a drawing that shows the strongest alone
+# XML 1.0, production Char.
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SLOW = 200             # nodes above which a layout by distances takes minutes
 _NEGATIVE = f'stroke="{_COLOURS[1]}" stroke-dasharray="5 3" '
 _PAGE = """<!DOCTYPE html>
@@ -39,11 +42,12 @@ def page_of(title: str, svg: str) -> str:
     return _PAGE.format(title=escape(title), svg=svg)
 
 
-def svg_of(nodes: pa.Table, edges: pa.Table, limit: int, centre: int = -1) -> str:
+def svg_of(nodes: pa.Table, edges: pa.Table, limit: int, centre: int = -1, unit: str = "text") -> str:
     """Return the drawing of the largest components of a :class:`keycontrast.graph.KeywordGraph`.
 
     It has at most ``limit`` nodes, the most central ones, and the strongest edges between them; those of node
-    ``centre`` come first. Edges may have a column ``sign``: negative ones are dashed.
+    ``centre`` come first. Edges may have a column ``sign``: negative ones are dashed. ``unit`` is what column ``texts``
+    counts.
     """
     chosen = _largest(nodes, limit)
     names, held, community = (nodes[name].take(chosen).to_pylist() for name in ("keyword", "texts", "community"))
@@ -65,7 +69,7 @@ def svg_of(nodes: pa.Table, edges: pa.Table, limit: int, centre: int = -1) -> st
                  links.tolist(), weight[inside].tolist(), sign[inside].tolist(), places[links[:, 0]],
                  places[links[:, 1]], strict=True)]
     colour = {group: _COLOURS[place % len(_COLOURS)] for place, group in enumerate(dict.fromkeys(community))}
-    boxes = [f'<g><title>{_xml(name)}: {count} text{"s" * (count != 1)}</title><rect x="{x - box[0] / 2:.1f}" '
+    boxes = [f'<g><title>{_xml(name)}: {count} {unit}{"s" * (count != 1)}</title><rect x="{x - box[0] / 2:.1f}" '
              f'y="{y - box[1] / 2:.1f}" width="{box[0]:.1f}" height="{box[1]:.1f}" rx="7" stroke="{colour[group]}"/>'
              f'<text x="{x:.1f}" y="{y + 4.5:.1f}" fill="#1b1f24">{_xml(label)}</text></g>'
              for name, label, count, group, (x, y), box in zip(names, labels, held, community, places, sizes,
@@ -175,5 +179,10 @@ def width_of(text: str) -> float:
     return _LETTER * sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
+def xml_text(text: str) -> str:
+    """Return ``text`` with U+FFFD for each character that XML does not allow."""
+    return _FORBIDDEN.sub("\ufffd", text)
+
+
 def _xml(text: str) -> str:
-    return escape(printable(text))
+    return escape(xml_text(printable(text)))

@@ -3,7 +3,7 @@
 Each command imports what it needs, so that ``--help`` answers at once.
 """
 
-import json
+import os
 import sys
 from itertools import tee
 from pathlib import Path
@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from keycontrast import cli as library
-from keycontrast.cells import printable
+from keycontrast.cells import json_text, printable
 from keycontrast.cli import app, main
 from keycontrast.errors import InputError
 from stages.run.log import configure
@@ -124,6 +124,8 @@ def inspect(path: Annotated[Path | None, typer.Argument(
     from pipeline import inspection
     from pipeline import sql as queries
 
+    if sql is not None and (schema or text or (as_csv and as_json)):
+        raise InputError("--schema and --text go without --sql; of --csv and --json choose one.")
     if sql is not None:
         queries.run(sql, path, dataset, "csv" if as_csv else "json" if as_json else "table", rows, Console())
     elif path is None:
@@ -182,7 +184,7 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
                       candidates=candidates, seed_words=seed_words, pipeline=pipeline, encoding=encoding,
                       quoting=quoting, separator=separator, skip_empty=skip_empty, language=language)
         return
-    if Path(keyword).is_file():
+    if os.path.isfile(keyword):
         raise InputError(f"{keyword} is a file of texts. Name the file for its graph too: --out graph.graphml.")
     from pipeline import neighbourhood
 
@@ -221,6 +223,8 @@ def export(target: Annotated[Path, typer.Argument(
         raise InputError("--texts writes a data set; leave out --model, --seed, --keyword, --hops and --signed.")
     if model is not None and (dataset is not None or of_a_graph):
         raise InputError("--model writes a model; leave out --dataset, --keyword, --hops and --signed.")
+    if not texts and model is None and (seed is not None or licence is not None):
+        raise InputError("--seed and --license go with --model or --texts; leave them out.")
     if texts:
         export_data_set(read_params(), target, dataset, licence, Console())
     elif model is not None:
@@ -265,7 +269,7 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     given, numbered = tee(texts_from(texts or [], file, sys.stdin, FileOptions(*settings)))
     predicted = prediction.predict(params, run, (text for _, text in given), keyword, samples, size, seed, n)
     for line in predicted:
-        sys.stdout.write(json.dumps({"row": next(numbered)[0], **line}, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text({"row": next(numbered)[0], **line}) + "\n")
         sys.stdout.flush()
 
 

@@ -108,11 +108,12 @@ def _params(root: Path, _: Any) -> Iterator[Finding]:
 
 
 def _language_pipeline(_: Path, params: Any) -> Iterator[Finding]:
-    from keycontrast.text.pipelines import load_pipeline
+    from keycontrast.text.annotate import load_annotator
 
     name = params.annotate.pipeline if params else "embedded"
-    meta = load_pipeline(name).meta
-    yield Finding("language pipeline", f"{name}: {meta.get('name')} {meta.get('version')}")
+    for language in sorted({dataset.language for dataset in params.datasets.values()} if params else {"en"}):
+        about = load_annotator(name, language).describe()
+        yield Finding("language pipeline", f"{name}: {about['name']} {about['version']}")
 
 
 def _encoders(_: Path, params: Any) -> Iterator[Finding]:
@@ -161,7 +162,10 @@ def _machine(root: Path, params: Any) -> Iterator[Finding]:
 def _available_memory() -> int:
     """Return bytes of memory that programs may still take, within the limit of a container."""
     free = int(psutil.virtual_memory().available)
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    group = Path("/sys/fs/cgroup")
+    limit = group / "memory.max"
     if limit.exists() and limit.read_text().strip() != "max":
-        return min(free, int(limit.read_text()) - int(used.read_text()))
+        parts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        used = int((group / "memory.current").read_text()) - int(parts["inactive_file"])  # which the system gives back
+        return min(free, int(limit.read_text()) - used)
     return free

@@ -17,6 +17,7 @@ from keycontrast.errors import InputError, nearest
 from keycontrast.explain import Explanation, explain, print_explanation
 from keycontrast.ranking.chunks import listed_words, with_candidates
 from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.reading import is_unicode
 from keycontrast.text.annotate import load_annotator
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import token_table
@@ -112,6 +113,8 @@ def stored_text(text_id: int, dataset: str | None) -> Subject:
 
 def new_text(text: str, dataset: str | None, params: Params) -> Subject:
     """Return a text that is in no artifact, annotated by the pipeline of the params."""
+    if not is_unicode(text):
+        raise InputError(f"{text}: not valid in the encoding of this terminal.")
     known = dataset is None and not datasets_with("tokens")
     paths = None if known else dataset_with("tokens", dataset)
     languages = {dataset.language for dataset in params.datasets.values()}

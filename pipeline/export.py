@@ -23,11 +23,11 @@ from rich.text import Text
 from keycontrast.cells import printable
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file, atomic_folder, sha256_of
+from keycontrast.picture import xml_text
 from pipeline.datasets import dataset_with
 from pipeline.markdown import escaped, table
 from pipeline.neighbourhood import Graph, neighbourhood, node_of
 from stages.common.examples import structure_of
-from stages.common.figures import xml_text
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.schemas import SPLITS, TableSchema
 from stages.common.settings import Params, stage_hash
@@ -64,7 +64,7 @@ def export_graph(file: Path, dataset: str | None, signed: bool, keyword: str | N
                  console: Console) -> None:
     """Write one of a data set's graphs, or the part around ``keyword``, to ``file``."""
     if file.suffix.lower() != ".graphml":
-        raise InputError(f"{file}: a graph is written as GraphML. Name it {file.with_suffix('.graphml').name}.")
+        raise InputError(f"{file}: a graph is written as GraphML. Name a file that ends in .graphml.")
     graph, ids = Graph.of(dataset, signed), None
     if keyword is not None:
         ids = pa.array(neighbourhood(graph, node_of(graph, keyword), None, hops).nodes.index, pa.int32())

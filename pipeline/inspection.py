@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
-from rich.json import JSON
+from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
-from keycontrast.cells import print_rows, printable
+from keycontrast.cells import json_text, print_rows, printable
 from keycontrast.errors import InputError, nearest
 from keycontrast.reading import TableForm, read_table
 from pipeline.records import machine_lock
@@ -77,7 +77,7 @@ def _show_table(path: Path, console: Console, rows: int, schema: bool, as_text: 
     console.print(shown)
     if provenance:
         console.print(Text("Provenance", style="italic"))
-        console.print(JSON.from_data(provenance))
+        _print_json(provenance, console)
 
 
 def _with_texts(path: Path, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -105,7 +105,11 @@ def _show_json(path: Path, console: Console) -> None:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not valid JSON ({error}).") from error
-    console.print(JSON.from_data(content))
+    _print_json(content, console)
+
+
+def _print_json(content: Any, console: Console) -> None:
+    console.print(JSONHighlighter()(json_text(content, indent=2)), soft_wrap=True)
 
 
 def _show_lines(path: Path, console: Console, rows: int) -> None:

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.text import Text
 from scipy.stats import ttest_rel
 
+from keycontrast.cells import no_formula
 from keycontrast.errors import InputError, nearest
 from keycontrast.files import atomic_file, atomic_folder, sha256_of
 from pipeline.markdown import escaped, table
@@ -45,7 +46,6 @@ KEY, SHEETS = "key.json", "sheets"
 COLUMNS = ["item", "position", "source", "output"]
 REFERENCE = "human reference"   # names of runs have no spaces
 NO_OUTPUT = "(no output)"
-_FORMULA = frozenset("=+-@＝＋－＠")     # first letters of formulas in spreadsheets
 # The papers name their criteria and do not define them: these definitions are ours.
 _MEANINGS = {
     "fluency": "Is the output well formed: grammatical, natural, complete? Ignore its content.",
@@ -192,8 +192,7 @@ def as_csv(sheet: pd.DataFrame, criteria: Sequence[str]) -> bytes:
 
 def harmless(text: str) -> str:
     """Return ``text`` on one line, with an apostrophe before a formula."""
-    plain = "".join(" " if unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter for letter in text)
-    return f"'{plain}" if plain.strip()[:1] in _FORMULA and plain.strip() else plain
+    return no_formula("".join(" " if unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter for letter in text))
 
 
 def text_digest(source: str, output: str) -> str:

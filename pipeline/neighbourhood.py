@@ -16,6 +16,7 @@ from keycontrast.cells import print_rows, printable
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
 from keycontrast.picture import svg_of
+from keycontrast.reading import is_unicode
 from keycontrast.text.normal_form import normal_form
 from pipeline.datasets import dataset_with
 from stages.common import schemas
@@ -64,6 +65,8 @@ class Neighbourhood:
 
 def node_of(graph: Graph, keyword: str) -> int:
     """Return the node id of ``keyword``, as written or in normal form; an error names the nearest keywords."""
+    if not is_unicode(keyword):
+        raise InputError(f"{keyword}: not valid in the encoding of this terminal.")
     for name in dict.fromkeys((keyword, normal_form(keyword))):
         nodes = graph.nodes(pc.field("keyword") == name)
         if len(nodes):
@@ -75,7 +78,7 @@ def node_of(graph: Graph, keyword: str) -> int:
                      f"{nodes_are}.")
 
 
-def near_keywords(nodes: Path, keyword: str, count: int = 6) -> list[str]:
+def near_keywords(nodes: Path, keyword: str) -> list[str]:
     """Return keywords that contain ``keyword``, are contained in it, or are spelt like it, the best first."""
     wanted = normal_form(keyword)
     if not wanted:
@@ -85,10 +88,10 @@ def near_keywords(nodes: Path, keyword: str, count: int = 6) -> list[str]:
             SELECT keyword, jaro_winkler_similarity(keyword, $wanted) AS alike,
                    (contains(keyword, $wanted) OR contains(' ' || $wanted || ' ', ' ' || keyword || ' ')) AS part
             FROM nodes WHERE keyword <> $none)
-        WHERE part OR alike > 0.8 ORDER BY part DESC, alike DESC, keyword LIMIT $count"""
+        WHERE part OR alike > 0.8 ORDER BY part DESC, alike DESC, keyword LIMIT 6"""
     with duckdb.connect(":memory:") as connection:
         connection.register("nodes", read_table(nodes, columns=["keyword"]))
-        rows = connection.execute(query, {"wanted": wanted, "none": schemas.NO_KEYWORD, "count": count}).fetchall()
+        rows = connection.execute(query, {"wanted": wanted, "none": schemas.NO_KEYWORD}).fetchall()
     return [printable(keyword) for keyword, in rows]
 
 
@@ -148,7 +151,7 @@ def direct_neighbours(part: Neighbourhood) -> pd.DataFrame:
     return table.sort_values(["sign", "strength", "node_id"], ascending=[False, False, True])
 
 
-def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> pd.DataFrame:
+def example_texts(paths: DatasetPaths, keyword: str) -> pd.DataFrame:
     """Return the first training examples of a keyword's cluster, or else those with it in their output or negative.
 
     Column ``role`` says where they have it: input, output or negative.
@@ -158,7 +161,7 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
     while columns and rows.empty:
         role = next(iter(columns))
         rows = _rows(paths, schemas.CLUSTERS, pc.field(columns.pop(role)) == keyword)
-    ids = rows["example_id"].sort_values().head(count)
+    ids = rows["example_id"].sort_values().head(_EXAMPLES)
     examples = _rows(paths, schemas.EXAMPLES, pc.field("example_id").isin(pa.array(ids, pa.int64())))
     roles = ["source", "target", "negative"]
     used = pa.array(pd.concat([examples[f"{name}_id"].dropna() for name in roles]), pa.int64())
@@ -167,9 +170,9 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
                          **{name: examples[f"{name}_id"].map(texts) for name in roles}})
 
 
-def holding_texts(paths: DatasetPaths, node: int, count: int = _EXAMPLES) -> pd.DataFrame:
+def holding_texts(paths: DatasetPaths, node: int) -> pd.DataFrame:
     """Return the first texts with a phrase: columns ``text_id`` and ``text``."""
-    ids = _rows(paths, schemas.PHRASE_TEXTS, pc.field("node_id") == node)["text_id"].head(count)
+    ids = _rows(paths, schemas.PHRASE_TEXTS, pc.field("node_id") == node)["text_id"].head(_EXAMPLES)
     return _rows(paths, schemas.TEXTS, pc.field("text_id").isin(pa.array(ids, pa.int64())))[["text_id", "text"]]
 
 
@@ -183,7 +186,8 @@ def drawing_of(part: Neighbourhood) -> str:
     edges = pd.DataFrame({"source": ends[:, 0], "target": ends[:, 1], "sign": part.edges["sign"].to_numpy(),
                           "weight": part.edges["count"].to_numpy()})
     summed = edges.groupby(["source", "target", "sign"], as_index=False)["weight"].sum()
-    return svg_of(nodes, pa.Table.from_pandas(summed, preserve_index=False), len(places), centre=0)
+    unit = "text" if "texts" in part.nodes else "training example"
+    return svg_of(nodes, pa.Table.from_pandas(summed, preserve_index=False), len(places), centre=0, unit=unit)
 
 
 def show(keyword: str, dataset: str | None, signed: bool, limit: int, hops: int, svg: Path | None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from keycontrast.cells import printable
 from keycontrast.errors import InputError
 from stages.common.device import computing
 from stages.common.paths import DatasetPaths, RunPaths
@@ -53,7 +54,8 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
         with computing(params.runtime):  # left before each yield, for what the caller computes in between
             lines = loaded.lines(batch)
         for line in lines:
-            if remarks := [f"{text}: {' '.join(line[name])}" for name, text in _REMARKS.items() if line.get(name)]:
+            if remarks := [f"{text}: {printable(' '.join(line[name]))}" for name, text in _REMARKS.items()
+                           if line.get(name)]:
                 warned += 1
                 if warned <= _FIRST:
                     _LOG.warning("%r: %s", line["source"], "; ".join(remarks))

@@ -83,7 +83,7 @@ class Display:
 
     def interrupted(self) -> None:
         """Show the stages that were running."""
-        for name, began in self._running.items():
+        for name, began in list(self._running.items()):
             self._line("interrupted", f"{escape(name)}  {duration(time.monotonic() - began)}")
 
     def failed(self, failures: Mapping[str, StageFailure], skipped: Sequence[str]) -> None:
@@ -107,7 +107,7 @@ class Display:
         for name, began in list(self._running.items()):
             log = log_path(name).read_text(errors="replace") if log_path(name).exists() else ""
             last = re.split(r"[\r\n]+", log[-400:].strip())[-1].strip()
-            lines.append(f"  {name} {duration(time.monotonic() - began)}  {last[:100]}")
+            lines.append(f"  {name} {duration(time.monotonic() - began)}  {plain(last[:100], keep='')}")
         return Text("\n".join(lines))
 
     def _line(self, sign: str, text: str) -> None:

@@ -30,7 +30,7 @@ import pyarrow.dataset as ds
 from rich.console import Console
 from rich.text import Text
 
-from keycontrast.cells import no_formula, print_rows, printable
+from keycontrast.cells import json_text, no_formula, print_rows, printable
 from keycontrast.errors import InputError, nearest
 from keycontrast.reading import is_unicode
 from pipeline.datasets import in_force
@@ -233,7 +233,7 @@ def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
         if is_table(path):
             return dataset_of(path)
         return ds.dataset(path, format="json" if path.suffix == ".jsonl" else path.suffix[1:])
-    except (InputError, pa.ArrowInvalid, pa.ArrowTypeError, json.JSONDecodeError, UnicodeDecodeError,
+    except (InputError, pa.ArrowException, OverflowError, json.JSONDecodeError, UnicodeDecodeError,
             AttributeError) as error:
         if asked and isinstance(error, InputError):
             raise
@@ -260,17 +260,17 @@ def print_answer(found: Answer, console: Console, limit: int | None = None) -> N
 def write_csv(found: Answer, stream: TextIO, limit: int | None = None) -> None:
     """Write the answer as CSV: lists and structures as JSON, nulls as nothing, and no text as a formula."""
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(map(no_formula, found.columns))
+    writer.writerow(no_formula(printable(name)) for name in found.columns)
     for row in _limited(found.rows, limit):
-        writer.writerow([json.dumps(plain(value), ensure_ascii=False) if isinstance(value, dict | list | tuple)
-                         else no_formula(value) if isinstance(value, str) else value for value in row])
+        writer.writerow([json_text(plain(value)) if isinstance(value, dict | list | tuple)
+                         else no_formula(printable(value)) if isinstance(value, str) else value for value in row])
 
 
 def write_json(found: Answer, stream: TextIO, limit: int | None = None) -> None:
     """Write the answer as one JSON object per line; NaN and infinity, which JSON lacks, as null."""
     for row in _limited(found.rows, limit):
         content = {name: plain(value) for name, value in zip(found.columns, row, strict=True)}
-        stream.write(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+        stream.write(json_text(content, allow_nan=False) + "\n")
 
 
 def _limited(rows: Iterator[tuple[Any, ...]], limit: int | None) -> Iterator[tuple[Any, ...]]:

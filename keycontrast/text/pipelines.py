@@ -36,7 +36,8 @@ def load_pipeline(name: str = "embedded") -> Language:
     source = _locate(name)
     try:
         nlp = spacy.load(source)
-    except (OSError, ValueError) as error:  # a broken folder; settings or factories that this spaCy lacks
+    # a broken folder; settings or factories that this spaCy lacks; a package that is no pipeline
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise InputError(f"language pipeline {name!r} does not load: {error}") from error
     if not any("token.dep" in nlp.get_pipe_meta(pipe).assigns for pipe in nlp.pipe_names):
         # spaCy's own needs a dependency parser. (Its stubs promise spans; what it reads are these triples.)
@@ -58,7 +59,7 @@ def _locate(name: str) -> str | Path:
     if is_package(name):
         return name
     if Path(name).is_dir():
-        raise InputError(f"language pipeline {name!r} is a folder; write ./{name}, and DVC watches the files in it")
+        raise InputError(f"language pipeline {name!r} is a folder; write ./{name}")
     hint = nearest(name, ["embedded", "jieba", *get_installed_models()])
     raise InputError(f"language pipeline {name!r} is neither an installed spaCy package nor a folder; {hint}")
 

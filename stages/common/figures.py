@@ -29,8 +29,6 @@ _STYLE: dict[Any, Any] = {
     "figure.facecolor": PALETTE["paper"], "axes.facecolor": PALETTE["paper"], "legend.frameon": False,
     "legend.fontsize": 8.0, "lines.linewidth": 1.6, "lines.markersize": 3.5,
 }
-# XML 1.0, production Char.
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -101,8 +99,3 @@ def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None =
 def _width(svg: str) -> int:
     viewbox = re.search(r'viewBox="0 0 ([\d.]+) ', svg)  # in points
     return round(float(viewbox[1]) * 4 / 3) if viewbox else 0
-
-
-def xml_text(text: str) -> str:
-    """Return ``text`` with U+FFFD for each character that XML does not allow."""
-    return _FORBIDDEN.sub("\ufffd", text)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from stages.common.figures import PALETTE, Plot, drawing, file_name, finished, xml_text
+from keycontrast.picture import xml_text
+from stages.common.figures import PALETTE, Plot, drawing, file_name, finished
 from stages.results.model import Block, Classifier, Run
 from stages.results.page.tables import percentage
 from stages.results.tracks.clld import encoder_name
