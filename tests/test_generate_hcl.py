@@ -73,6 +73,13 @@ def test_the_likelihood_of_a_target_is_that_of_its_tokens_one_after_another(para
         assert found.loc[number, "tokens"] == len(pieces) + 1
 
 
+def test_what_a_model_cannot_do_is_refused(encoder, items, tmp_path):
+    plain = Paraphraser(save_model(tmp_path, encoder, latent={"enabled": False}, keyword={"condition": False}))
+    with pytest.raises(InputError, match="samples is 3, but this model has no latent variable"):
+        run(items, plain, decode(samples=3), seed=1)
+    assert all(run(items, plain, decode(), seed=1)["keyword_known"])
+
+
 def test_samples_are_drawn_by_seed(paraphraser, items):
     one, two, other = (run(items, paraphraser, decode(samples=3), seed=seed) for seed in (1, 1, 2))
     assert one.equals(two)

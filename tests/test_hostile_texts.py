@@ -34,6 +34,7 @@ def project(tmp_path, monkeypatch):
     Path("params.yaml").write_text(yaml.safe_dump({
         "recipe": "hostile", "datasets": {"small": {"source": "raw"}}, "keywords": {"datasets": ["small"]}}))
     Path("texts.csv").write_text(f'text\n"{HOSTILE}"\n"the {HOSTILE} of two dogs"\n', encoding="utf-8")
+    Path("texts.json").write_text(json.dumps([HOSTILE, 10**30], ensure_ascii=False), encoding="utf-8")
     return paths
 
 
@@ -41,6 +42,11 @@ def project(tmp_path, monkeypatch):
     ["inspect", "artifacts/data/small/items/texts"],
     ["inspect", "artifacts/data/small/items/examples", "--text", "--schema"],
     ["inspect", "--sql", "select text, keyword from texts, phrase_nodes"],
+    ["inspect", "--sql", "select chr(27) || ']' || chr(8238) as \"a\"", "--csv"],
+    ["inspect", "--sql", "select [chr(27) || ']', chr(8238)] as a", "--json"],
+    ["inspect", "texts.json"],
+    ["explain", "caf\udce9 on the table"],
+    ["graph", "caf\udce9"],
     ["inspect", "--sql", f"select '{HOSTILE.replace(chr(27), '')}' as \"{HOSTILE.replace(chr(27), '')}\""],
     ["graph", "a", "--neighbours", "9"],
     ["keywords", "texts.csv", "--column", "text"],
@@ -72,3 +78,11 @@ def test_files_for_other_programs_hold_texts_and_nothing_that_is_carried_out(pro
     for out in ("t.svg", "t.html"):
         assert runner.invoke(app, ["graph", "texts.csv", "--column", "text", "--out", out]).exit_code == 0
         assert "<script>alert" not in Path(out).read_text(encoding="utf-8")
+    Path("u.txt").write_text("The foo\uffffbar eats a foo\uffffbar of the zoo.\n", encoding="utf-8")  # XML has none
+    for out in ("u.svg", "u.graphml"):
+        assert runner.invoke(app, ["graph", "u.txt", "--out", out]).exit_code == 0
+        ET.parse(out)
+    assert runner.invoke(app, ["inspect", ".", "--sql", "select 1"]).exit_code == 0  # though a number is too large
+    Path("ids.jsonl").write_text('{"id": "a\\ud800", "text": "The dog eats."}\n')
+    asked = ["keywords", "ids.jsonl", "--column", "text", "--id", "id", "--out", "ids.parquet"]
+    assert runner.invoke(app, asked).exit_code == 0

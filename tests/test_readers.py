@@ -187,6 +187,11 @@ def test_files_of_other_columns_are_rows_of_one_data_set(tmp_path):
             ("b1.tsv", None, {"source": '"x', "target": "z", "label": "0"}),
             ("b2.tsv", "test", {"source": '"x', "target": "z", "label": "0"})]
     assert [RowCheck(found)(row).label for row in read_rows(found)] == ["1", "0", "0"]  # without one: a paraphrase
+    for entries in (["b*.tsv", own], [own, "b*.tsv"]):  # a file has its own columns in whatever order it is named
+        named = dataset(tmp_path, columns={"source": "q1", "target": "q2"}, files=entries)
+        assert [row.content["label"] for row in read_rows(named)] == ["0", "0"]
+    with pytest.raises(ValueError, match=r"columns.source must be one name, found \['one'\]"):
+        dataset(tmp_path, columns={"source": ["one"], "target": "other"})
 
 
 def test_a_folder_is_read_format_by_format(tmp_path):
@@ -397,8 +402,8 @@ def test_columns_may_be_parted_by_what_the_params_say(tmp_path, separator, quoti
 
 def test_no_text_of_an_answer_is_a_formula():
     stream = io.StringIO()
-    write_csv(Answer(["=a"], iter([("=1+1",), ("@x",), (-1,), ("a=b",)]), []), stream)
-    assert stream.getvalue().splitlines() == ["'=a", "'=1+1", "'@x", "-1", "a=b"]
+    write_csv(Answer(["=a"], iter([("=1+1",), ("@x",), (" ＝1",), (-1,), ("a=b",)]), []), stream)
+    assert stream.getvalue().splitlines() == ["'=a", "'=1+1", "'@x", "' ＝1", "-1", "a=b"]
 
 
 def test_damaged_files_are_read_or_refused_row_by_row():

@@ -30,7 +30,7 @@ class Lookup:
         steps = np.diff(self._keys)
         if (steps < 0).any() or (unique and (steps == 0).any()):
             key = first if second is None else f"{first} and {second}"
-            raise InputError(f"table {name}: not sorted by {key}{', or a row stands twice' if unique else ''}: written "
+            raise InputError(f"table {name}: not sorted by {key}{', or a row is repeated' if unique else ''}: written "
                              f"by another version, or damaged since. Remove it and run its stage again.")
 
     @classmethod

@@ -82,10 +82,10 @@ def read_params(path: Path = PARAMS) -> Params:
 
 def earlier_model(row: Any) -> str | None:
     """Return the model that a row of the models starts from, or takes its pairs of classes from."""
-    for place in (getattr(row, "init", NOTHING), getattr(row, "pairs_of", NOTHING)):
-        for folder in ("artifacts/models/", "artifacts/confusing_pairs/"):
-            if place.startswith(folder):
-                return place.removeprefix(folder).rstrip("/")
+    for name, folder in (("init", "artifacts/models/"), ("pairs_of", "artifacts/confusing_pairs/")):
+        place: str = getattr(row, name, NOTHING)
+        if place.startswith(folder):
+            return place.removeprefix(folder).rstrip("/")
     return None
 
 

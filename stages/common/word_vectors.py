@@ -37,8 +37,8 @@ class FileVectors:
 def read_vectors(path: Path, wanted: Collection[str]) -> FileVectors:
     """Return the vectors of those ``wanted`` words that the file ``path`` has; an InputError names a damaged line."""
     if not path.is_file():
-        raise InputError(f"word_vectors.source: {path}: no such file. Give path:FILE, relative to the project, or "
-                         f"train.")
+        raise InputError(f"word_vectors.source: {path}: no such file. Give its path, relative to the project, as "
+                         f"word_vectors.path, or set word_vectors.source to train.")
     words = {word.encode(): word for word in wanted}
     vectors: dict[str, np.ndarray] = {}
     number, width, declared, duplicates = 0, 0, None, 0

@@ -22,7 +22,7 @@ class _Loader(_Safe):  # type: ignore[misc]
                 name = (key.tag, key.value)
                 if name in lines:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"{key.value!r} stands here a second time; the first is in line {lines[name]}. "
+                        None, None, f"{key.value!r} is repeated; the first is in line {lines[name]}. "
                                     f"Keep one of them", key.start_mark)
                 lines[name] = key.start_mark.line + 1
         mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)

@@ -56,7 +56,7 @@ _REPEATED = """
     SELECT place, CASE
         WHEN low <> high THEN 'both labels: ' || {both}
         WHEN rank = kept_rank THEN 'duplicate: of ' || kept
-        ELSE 'other split: kept as ' || kept || ', of a split that is evaluated' END
+        ELSE 'other split: kept as ' || kept || ', of a stricter split' END
     FROM (
         SELECT place, rank, row_number() OVER best AS nth, first_value(rank) OVER best AS kept_rank,
             first_value(file || ' row ' || row) OVER best AS kept,

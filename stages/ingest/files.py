@@ -96,7 +96,8 @@ def _named_files(dataset: Dataset) -> dict[str, DataFile]:
             if None not in (known.split, split) and known.split != split:
                 raise InputError(f"{folder / name}: is named under splits.{known.split} and under splits.{split}. "
                                  f"Leave it under one of them.")
-            named[name] = known._replace(split=known.split or split)
+            own = known.form if isinstance(entry, str) else entry  # whichever comes first
+            named[name] = known._replace(split=known.split or split, form=own)
     return named
 
 

@@ -68,6 +68,9 @@ class Layout:
             if role not in named:
                 raise ValueError(f"layout {self.name} has no columns.{role}{own}; {nearest(role, named)}")
         columns = {role: given.get(role, column.name) for role, column in named.items()}
+        for role, column in columns.items():
+            if isinstance(column, list) and role not in ("sentences", "turns"):
+                raise ValueError(f"layout {self.name}: columns.{role} must be one name, found {column}")
         for role, column in named.items():
             if column.needed and columns[role] is None:
                 raise ValueError(f"layout {self.name} needs columns.{role}")

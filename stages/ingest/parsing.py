@@ -131,7 +131,7 @@ def infilled_story(content: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(given, str) or given.count(MASK) != 1:
         raise RowError(f"context: must be text that holds {MASK} once, found {given!r}")
     if not isinstance(missing, str):
-        raise RowError("empty text: missing is not there")
+        raise RowError("empty text: missing is no text")
     middle = _CLOSED.sub(lambda found: found[1] + found[2].upper(), missing)
     before, after = given.split(MASK)
     return {"story": [*sentences(before), *sentences(middle), *sentences(after)]}

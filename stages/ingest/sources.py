@@ -27,7 +27,7 @@ from stages.ingest.params import Dataset, Ingest
 from stages.ingest.splits import LARGEST_HASH, TRAIN, in_range, split_by_hash, split_groups, split_items
 from stages.ingest.texts import NO_TEXT, TextLists, components, grouped, letter_hashes, text_mask
 
-_CONNECTED = "other split: its texts are connected with rows of a split that is evaluated"
+_CONNECTED = "other split: its texts are connected with rows of a stricter split (graph, test, validation)"
 _ALONE = "alone: its group has no other text"
 _GROUP_SIZE = "group size: its group has more or fewer distinct texts than ingest.captions asks for"
 
@@ -117,7 +117,7 @@ def in_items(rows: UniqueRows, items: Items) -> np.ndarray:
 _NO_NEGATIVE = dict.fromkeys(("bm25", "random"), "no story or context has an output that another one could borrow") | {
     "retrieved": "all its texts are connected by pairs",
     "mined": "all its texts are connected by pairs, or are nearer to each input than ingest.neg_ceiling",
-    "scored": "no item has a candidate that is neither said in its context nor evaluated"}
+    "scored": "every candidate is an evaluated text or occurs in the item's context"}
 
 
 def check_source(dataset: Dataset, params: Ingest) -> None:

@@ -1,1 +1,1 @@
-"""Keywords of texts by every method: the stages that rank, attribute, train and choose, and their workshops."""
+"""Stages that rank phrases, choose the keyword of each text, and compare methods."""

@@ -67,8 +67,8 @@ class WordTable:
 def vectors_from_file(path: Path, texts: Iterable[Text]) -> WordTable:
     """Return the vectors of the words of ``texts`` in a file of word2vec, GloVe or fastText (text, also gzipped)."""
     if not path.is_file():
-        raise InputError(f"evaluation.emb: {path}: no such file. Give path:FILE, relative to the project, or "
-                         f"encoder, or train.")
+        raise InputError(f"evaluation.emb: {path}: no such file. Give its path, relative to the project, as "
+                         f"evaluation.emb_path, or set evaluation.emb to encoder or train.")
     words = sorted({word for text in set(texts) for word in basic_tokens(text)})
     read = read_vectors(path, words)
     if not read.words:
@@ -86,7 +86,7 @@ def vectors_from_training(texts: Iterable[Text], seed: int) -> WordTable:
         words, vectors = train_skip_gram(sentences, **TRAINING, seed=seed)
     except ValueError as error:
         raise InputError(f"evaluation.emb: the training texts of the model are too few to train word vectors on: "
-                         f"{error}. Choose encoder, or path:FILE.") from error
+                         f"{error}. Choose encoder, or path and a file as evaluation.emb_path.") from error
     return WordTable(words, vectors, {"name": "skip-gram of the training split", "version": None, "sha256": None,
                                       **training_description(**TRAINING), "texts": len(sentences),
                                       "words": len(words)})

@@ -21,7 +21,7 @@ def named_path_problems(params: "Params") -> list[str]:
     problems = []
     for setting, value, place, path in _named(params):
         if value in ("path", "characters") and path == NOTHING:
-            problems.append(f"{place}: {setting} is {value}, and this says which folder or file; name it")
+            problems.append(f"{place}: name the folder or file here, because {setting} is {value}")
         elif value not in ("path", "characters") and path not in (NOTHING, ENGLISH):
             problems.append(f"{place}: is {path}, and nothing reads it; let {setting} be path, or write {NOTHING}")
         if value == "characters" and path not in map(_CHARACTERS.format, params.character_encoder.datasets):

@@ -148,11 +148,12 @@ class Params(Block):
         for block in reversed(NEEDS):  # a block comes after those that it needs
             values = content.get(block, {})
             if wanted[block] and isinstance(values, Mapping) and "datasets" not in values:
-                values = filled[block] = {**values, "datasets": list(dict.fromkeys(wanted[block]))}
+                names: dict[str, Any] = dict.fromkeys(wanted[block], {})
+                values = filled[block] = {**values, "datasets": names if block == "paraphrase_items" else list(names)}
             named = _mapping(values).get("datasets")
-            if isinstance(named, list):
+            if isinstance(named, list | Mapping):
                 for needed in NEEDS[block]:
-                    wanted[needed] += named
+                    wanted[needed] += list(named)
         return filled
 
     @model_validator(mode="after")

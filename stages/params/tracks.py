@@ -53,6 +53,9 @@ def _hcl_problems(params: "Params") -> list[str]:
         if other in models and kinds[other] not in (kinds[name], _SAME_WEIGHTS.get(kinds[name])):
             problems.append(f"models.hcl.{name}.init: {other} is of architecture {kinds[other]}; a model of "
                             f"architecture {kinds[name]} goes on from one of its own")
+    problems += [f"probes.hcl.{name}.model: {probe.model} is of architecture {kinds[probe.model]}, and only models of "
+                 f"architecture hcl are probed" for name, probe in params.probes.hcl.items()
+                 if kinds.get(probe.model, "hcl") != "hcl"]
     return problems
 
 

@@ -24,7 +24,8 @@ def configure() -> None:
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger(ROOT)
     root.handlers[:] = [handler]
-    root.setLevel((os.environ.get("KEYCONTRAST_LOG") or "WARNING").upper())
+    level = os.environ.get("KEYCONTRAST_LOG", "").upper()
+    root.setLevel(level if level in logging.getLevelNamesMapping() else "WARNING")
     root.propagate = False
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     # No progress bars for loading and writing weights, here and in worker processes.

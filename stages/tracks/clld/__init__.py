@@ -1,1 +1,1 @@
-"""CLLD's own work: labelled texts, training, what a model is good for, tables of confusions."""
+"""Code of the CLLD track: labelled texts, training, evaluation, tables of confusions."""

@@ -70,7 +70,7 @@ CONFUSING_PAIRS = TableSchema(
     ))
 
 LINEAR_BASELINE = TableSchema(
-    "linear_baseline", "What a linear classifier on TF-IDF makes of the texts that it was not trained on.",
+    "linear_baseline", "Predictions of a linear classifier on TF-IDF for the texts that it was not trained on.",
     ("example_id",), (
         ("example_id", pa.int64(), "labelled example"),
         ("text_id", pa.int64(), "text id"),
@@ -81,7 +81,7 @@ LINEAR_BASELINE = TableSchema(
     ))
 
 CLASS_PREDICTIONS = TableSchema(
-    "class_predictions", "What a classifier makes of the evaluated texts, in the place of predictions.parquet.",
+    "class_predictions", "Predictions of a classifier for the evaluated texts, in the place of predictions.parquet.",
     ("example_id",), (
         ("example_id", pa.int64(), "evaluated example"),
         ("text_id", pa.int64(), "text id"),
@@ -118,7 +118,7 @@ CLASSES = TableSchema(
     ))
 
 CALIBRATION = TableSchema(
-    "calibration", "How often a run is right when it is so sure (reliability diagram).", ("bin",), (
+    "calibration", "Accuracy of a run by predicted probability (reliability diagram).", ("bin",), (
         ("bin", pa.int32(), "bin of the probability of the predicted class, 1-based"),
         ("from", pa.float64(), "lower end, not in the bin (but 0 is)"),
         ("to", pa.float64(), "upper end, in the bin"),
@@ -168,8 +168,9 @@ def labelled_texts(examples: pd.DataFrame, texts: pd.DataFrame) -> pd.DataFrame:
         if not joined["split"].eq(split).any():
             raise InputError(f"table examples: the {split} split is empty. Give more data, or a larger share "
                              f"(ingest.validation).")
-    if joined["label"].nunique() < 2:
-        raise InputError(f"table examples: column label has no value but {joined['label'].iloc[0]!r}, and there is "
+    of_training = joined.loc[joined["split"].eq("train"), "label"]
+    if of_training.nunique() < 2:
+        raise InputError(f"table examples: the training texts have no class but {of_training.iloc[0]!r}, and there is "
                          f"nothing to tell apart. Check columns.label of the data set.")
     return joined.sort_values("example_id", ignore_index=True)[COLUMNS]
 

@@ -56,9 +56,10 @@ def named_pairs(groups: Sequence[Sequence[str]], classes: Sequence[str], place: 
     pairs: set[tuple[int, int]] = set()
     for group in groups:
         for pattern in group:
-            if not any(fnmatchcase(name, pattern) for name in classes):
+            if not any(name == pattern or fnmatchcase(name, pattern) for name in classes):
                 raise InputError(f"{place}: no class fits {pattern!r}; {nearest(pattern, classes)}")
-        members = [number for number, name in enumerate(classes) if any(fnmatchcase(name, one) for one in group)]
+        members = [number for number, name in enumerate(classes)
+                   if name in group or any(fnmatchcase(name, one) for one in group)]
         if len(members) == 1:
             raise InputError(f"{place}: {list(group)} is one class, and a group needs two. The classes are "
                              f"{', '.join(classes)}.")

@@ -50,12 +50,10 @@ def word_vectors(params: Params, predictions: pd.DataFrame, items: pd.DataFrame,
 
     Encoder ``scratch`` is replaced by the bundled one, since random vectors measure nothing.
     """
-    from models.common.encoders import load_encoder  # with torch, which a page of results does not need
-
     emb = params.evaluation.emb
     if emb == "encoder":
         resolved = resolve_encoder(_table_source(params.encoder.source))
-        model, tokenizer = load_encoder(str(resolved.location))
+        model, tokenizer = _loaded(resolved, "encoder.source")
         vectors = EncoderVectors(model.get_input_embeddings().state_dict()["weight"].numpy(), tokenizer)  # (V, d)
         return vectors, {**resolved.description, "origin": "static word-piece table of the encoder, mean per word",
                          "size": vectors.size}
@@ -68,6 +66,15 @@ def word_vectors(params: Params, predictions: pd.DataFrame, items: pd.DataFrame,
     return table, table.description
 
 
+def _loaded(encoder: Any, param: str) -> tuple[Any, Any]:
+    from models.common.encoders import load_encoder  # with torch, which a page of results does not need
+
+    try:
+        return load_encoder(encoder.location)
+    except ValueError as error:
+        raise InputError(f"{param}: {error}.") from error
+
+
 def _texts(items: pd.DataFrame) -> set[str]:
     """Return every text of ``items``, and the keywords, which a baseline outputs."""
     lists = (text for column in ("references", "negatives") for texts in items[column] for text in texts)
@@ -76,13 +83,10 @@ def _texts(items: pd.DataFrame) -> set[str]:
 
 def bert_scorer(settings: Any, device: str) -> tuple[BertScorer | None, dict[str, Any] | None]:
     """Return the scorer of the block ``evaluation.bertscore`` and its description; None and None to leave it out."""
-    from models.common.encoders import load_encoder
-
     if settings.encoder is None:
         return None, None
-    resolved = resolve_encoder(settings.encoder)
-    model, tokenizer = load_encoder(str(resolved.location))
-    assert tokenizer is not None     # there is a source
+    resolved = resolve_encoder(settings.encoder, "evaluation.bertscore.encoder")
+    model, tokenizer = _loaded(resolved, "evaluation.bertscore.encoder")
     name = str(resolved.description["name"])
     layer = package_layer(name) if settings.layer is None else settings.layer
     if layer is not None and layer > model.config.num_hidden_layers:

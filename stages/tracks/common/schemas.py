@@ -78,7 +78,7 @@ SCORES = TableSchema(
         *_SCORES,
         ("token_nll", pa.float64(), "nll of table likelihoods over its tokens; null for baselines"),
         ("cluster", pa.int64(), "training examples whose input has this input's keyword; 0 without one"),
-        ("known", pa.bool_(), "this input's keyword is a node of the training graph"),
+        ("known", pa.bool_(), "a training item has this input's keyword, as that of its input, target or negative"),
     ))
 
 PARAPHRASE_SCORES = TableSchema(
@@ -144,7 +144,7 @@ class Stratum:
 STRATA = {one.name: one for one in (
     Stratum("cluster3", "cluster of 3", "three training inputs or more have the input's keyword",
             lambda rows: rows["cluster"].to_numpy() >= 3),
-    Stratum("known", "known", "the input's keyword is a node of the training graph, of whatever cluster",
+    Stratum("known", "known", "a training item has the input's keyword, as that of input, target or negative",
             lambda rows: rows["known"].to_numpy(bool)),
     Stratum("unseen", "unseen", "training has not seen the input's keyword",
             lambda rows: ~rows["known"].to_numpy(bool)))}

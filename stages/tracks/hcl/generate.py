@@ -44,6 +44,7 @@ class Rewriter:
     marks: data.Marks
     on: Any                         # where the model came from
     uses_keyword = False            # whether a keyword has any influence
+    draws = False                   # whether a text can have several outputs
     condition: bool | str = False   # its setting ``keyword.condition``
     keywords: Sequence[str] = ()    # of the training graph, by node id
 
@@ -92,6 +93,7 @@ class Paraphraser(Rewriter):
         self.keywords, self.on = data.load_lookup(folder)
         self.model = HclModel.from_pretrained(folder).eval()
         self.uses_keyword, self.condition = self.model.config.uses_keyword, self.model.config.keyword.condition
+        self.draws = self.model.config.latent.enabled
         nn.Module.to(self.model, device)
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.marks, self._unseen = data.Marks.of(self.tokenizer), data.UnseenKeywords(self.on)
@@ -116,7 +118,7 @@ class Paraphraser(Rewriter):
                 noise = data.fixed_noise(chunk["example_id"], self.model.config.latent.size, seed, STAGE, "z", sample)
                 z = given.prior.sample(noise.to(device))
             tokens = self.model.generate_from(given, z, **{name: decode[name] for name in _SEARCH})
-            rows.append(self._predictions(chunk, sample, nodes >= 0, tokens))
+            rows.append(self._predictions(chunk, sample, nodes >= 0 if self.uses_keyword else True, tokens))
         return pd.concat(rows, ignore_index=True)
 
 
@@ -150,7 +152,7 @@ class PieceRewriter(Rewriter):
             tokens = contrastive_search(steps, start, rules, top_k=decode["top_k"], alpha=decode["alpha"])
         else:
             tokens = self.model.rewrite(batch, rules, decode["num_beams"], decode["length_penalty"])
-        return self._predictions(chunk, 0, False, tokens)
+        return self._predictions(chunk, 0, True, tokens)
 
 
 def load_rewriter(folder: Path, device: str = "cpu") -> Rewriter:
@@ -192,7 +194,7 @@ def given_keyword(setting: str) -> str | None:
 
     word = normal_form(setting.removeprefix(_GIVEN))
     if not word:
-        raise InputError("generate_hcl.keyword: no keyword stands behind 'given:'.")
+        raise InputError("generate_hcl.keyword: no keyword follows 'given:'.")
     return word
 
 
@@ -212,6 +214,9 @@ def run(items: pd.DataFrame, rewriter: Rewriter, decode: Mapping[str, Any], seed
     if decode["keyword"] != "own" and not rewriter.uses_keyword:
         raise InputError(f"generate_hcl.keyword is {decode['keyword']!r}, but this model has no keyword "
                          f"(another architecture, or train_hcl.keyword.condition is false); set it to own.")
+    if decode["samples"] and not rewriter.draws:
+        raise InputError(f"generate_hcl.samples is {decode['samples']}, but this model has no latent variable to draw; "
+                         f"set it to 0.")
     read = with_keywords(data.conditioned(chosen, rewriter.condition), decode["keyword"], rewriter.keywords, seed)
     return [Table(schema.name, pd.concat(list(rows), ignore_index=True), schema) for schema, rows in (
         (PREDICTIONS, rewriter.rewrite(read, decode, seed, track)),
@@ -227,6 +232,10 @@ class NewTexts:
         self._setting = decode["keyword"] if asked.keyword is None else f"given:{asked.keyword}"
         self._rewriter = load_rewriter(folder, device)
         self._seed, self._done, self.batch_size = asked.params.seed, 0, int(decode["batch_size"])
+        if asked.keyword is not None and not self._rewriter.uses_keyword:
+            raise InputError(f"--keyword: the model of run {asked.run} reads no keyword; leave it out.")
+        if self._decode["samples"] and not self._rewriter.draws:
+            raise InputError(f"--samples: the model of run {asked.run} has no latent variable to draw; leave it out.")
         own = self._rewriter.uses_keyword and given_keyword(self._setting) is None
         if own and self._rewriter.condition == "target":
             raise InputError(f"run {asked.run}: its model was trained with the keyword of the target "

@@ -146,8 +146,15 @@ def _item_views(job: SeedTraining, values: Mapping[str, Any], graph: KeywordGrap
 def _model(values: Mapping[str, Any], encoder: ResolvedEncoder, tokenizer: PreTrainedTokenizerBase,
            graph: KeywordGraph, mean_target_length: float) -> HclModel:
     pretrained, _ = load_encoder(encoder.location, pretrained=encoder.pretrained)
-    config = HclConfig.from_params(values, pretrained.config, special_ids(tokenizer), graph.num_nodes,
-                                   graph.num_edges, mean_target_length)
+    longest, training = pretrained.config.max_position_embeddings - 2, values["training"]
+    if max(training["max_source"], training["max_target"]) > longest:
+        raise InputError(f"train_hcl.training: max_source and max_target may be {longest} at most, since the encoder "
+                         f"has no more positions.")
+    try:
+        config = HclConfig.from_params(values, pretrained.config, special_ids(tokenizer), graph.num_nodes,
+                                       graph.num_edges, mean_target_length)
+    except ValueError as error:
+        raise InputError(f"encoder.source: {error}.") from error
     model = HclModel.from_parts(config, pretrained, graph)
     try:
         freeze_lower_layers(model.encoder, values["training"]["freeze_layers"])

@@ -1,1 +1,1 @@
-"""Workshop of the PGKPR track: words, vocabulary, batches, keyword masks, training."""
+"""Code of the PGKPR track: words, vocabulary, batches, keyword masks, training."""
