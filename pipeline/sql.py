@@ -94,7 +94,8 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
     seeds = Counter(folder[:-1] for folder in folders if len(folder) > 1 and folder[-1].isdigit())
     for folder, views in folders.items():
         only_seed = seeds[folder[:-1]] == 1 and folder[-1].isdigit()    # needs no number in the name
-        schema = _free(_name(folder[:-1] if only_seed else folder) or root.name, [*schemas, *_TAKEN])
+        name = _name(folder[:-1] if only_seed else folder) or _name([root.resolve().name]) or "files"
+        schema = _free(name, [*schemas, *_TAKEN])
         schemas[schema] = views
         if len(folder) == 1 and any(map(is_table, views.values())):
             datasets[folder[0]] = schema

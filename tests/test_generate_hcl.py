@@ -107,7 +107,7 @@ def test_a_given_keyword_is_everyones(paraphraser, items):
     assert rows["prediction"][0] == own["prediction"][0]  # its own keyword
     assert unseen_remark("given:dog", paraphraser.keywords) is None
     assert unseen_remark("own", paraphraser.keywords) is None
-    with pytest.raises(InputError, match="no keyword stands behind 'given:'"):
+    with pytest.raises(InputError, match="no keyword follows 'given:'"):
         run(items, paraphraser, decode(keyword="given: "), seed=1)
 
 

@@ -65,7 +65,7 @@ def test_repetitions_contradictions_and_texts_of_two_splits(tmp_path):
     assert made.rejected[["file", "row", "reason"]].to_numpy().tolist() == [
         ["test", 2, "both labels: the text occurs as 'a' and as 'b'"],
         ["train", 42, "duplicate: of train row 41"],
-        ["train", 43, "other split: kept as test row 1, of a split that is evaluated"],
+        ["train", 43, "other split: kept as test row 1, of a stricter split"],
         ["train", 44, "both labels: the text occurs as 'a' and as 'b'"]]
     assert made.counts["rows"] == {"read": 47, "taken": 43, "rejected": 2, "duplicates": 1, "not_taken_by_reason": {
         "both labels": 2, "duplicate": 1, "other split": 1}, "in_items": 43, "in_no_item_by_reason": {}}

@@ -134,8 +134,8 @@ def test_a_row_of_two_published_splits_is_kept_in_test(tmp_path):
     made = ingested(rows, dataset(), Ingest(neg_source="none", split_by="pair"), 3, tmp_path)
     assert made.rejected[["file", "row", "reason"]].to_numpy().tolist() == [
         ["test", 2, "duplicate: of test row 1"],
-        ["train", 1, "other split: kept as test row 1, of a split that is evaluated"],
-        ["train", 2, "other split: kept as test row 1, of a split that is evaluated"]]
+        ["train", 1, "other split: kept as test row 1, of a stricter split"],
+        ["train", 2, "other split: kept as test row 1, of a stricter split"]]
     assert made.counts["rows"]["rejected"] == 0
     frame = by_key(made).set_index("source")
     assert frame.loc["a", "split"] == "test"

@@ -209,8 +209,9 @@ def test_what_dvc_reads_by_name_must_be_there(sample, tmp_path):
      "keywords.method attribution needs attribution.datasets to name 'sample'"),
     ({"models": {"clld": {"ct": {"dataset": "questions"}, "clsled": {**STATIC, "pairs_of": OF + "ct"}}}},
      "models.clld.clsled.pairs_of needs confusing_pairs.models to name 'ct'"),
-    ({"encoder": {"source": "path"}}, "encoder.path: encoder.source is path, and this says which folder or file; name "
-                                      "it"),
+    ({"encoder": {"source": "path"}}, "encoder.path: name the folder or file here, because encoder.source is path"),
+    ({"models": {"clld": {"ct": {"dataset": "questions"}, "clsled": {**STATIC, "pairs_of": "artifacts/models/ct"}}}},
+     "models.clld.clsled.pairs_of"),
     ({"encoder": {"path": "my/encoder"}}, "encoder.path: is my/encoder, and nothing reads it; let encoder.source be "
                                           "path, or write data/start/none"),
     ({"runs": {"clld": {}}}, "runs.clld: every model of models.clld is a row; take this out (evaluate_clld.split says "
