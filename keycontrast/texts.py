@@ -1,6 +1,5 @@
 """The texts that a command is given: as arguments, in a file of lines or a table, or on standard input."""
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,10 +72,13 @@ def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
 
 def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
     """Yield the texts of a file, perhaps packed: one a row of a table, one a line of other files."""
-    if not os.path.isfile(file):  # False, where Path.is_file fails, for a text in place of a name
-        what = ("a folder" if os.path.isdir(file) else "a pipe; pass it as standard input" if os.path.exists(file) else
-                "no such file")
-        raise InputError(f"{file}: {what}. It should be a file with one text per line, or a table: "
+    try:
+        fault = ("" if file.is_file() else "a folder" if file.is_dir() else
+                 "a pipe; pass it as standard input" if file.exists() else "no such file")
+    except OSError:  # a text in place of a name, which is too long for one
+        fault = "no such file"
+    if fault:
+        raise InputError(f"{file}: {fault}. It should be a file with one text per line, or a table: "
                          f"{', '.join(reading.TABLES)}.")
     form = reading.file_format(file)
     form = ".jsonl" if form == ".json" else form  # it may hold one JSON object per line

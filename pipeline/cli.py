@@ -184,7 +184,7 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
                       candidates=candidates, seed_words=seed_words, pipeline=pipeline, encoding=encoding,
                       quoting=quoting, separator=separator, skip_empty=skip_empty, language=language)
         return
-    if os.path.isfile(keyword):
+    if len(os.fsencode(keyword)) < 256 and Path(keyword).is_file():  # longer ones are no name
         raise InputError(f"{keyword} is a file of texts. Name the file for its graph too: --out graph.graphml.")
     from pipeline import neighbourhood
 

@@ -1,7 +1,6 @@
 """The DAG of DVC: stages, their inputs, and which of them are out of date; and the reading of ``dvc.lock``."""
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,25 +79,25 @@ def stages_of(content: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def open_repo(root: Path = Path()) -> Iterator[Any]:
+def open_repo() -> Iterator[Any]:
     """Yield DVC's ``Repo`` without its log; its errors become an ``InputError``."""
-    read_lock(root)
+    read_lock()
     logging.getLogger("dvc").setLevel(logging.CRITICAL + 1)
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.repo import Repo
 
     try:
-        with Repo(os.fspath(root)) as repo:
+        with Repo(".") as repo:
             yield repo
     except NotDvcRepoError as error:
-        raise InputError(f"{root.resolve()}: not a DVC project. Go to the project's folder, or run `dvc "
+        raise InputError(f"{Path.cwd()}: not a DVC project. Go to the project's folder, or run `dvc "
                          f"init`.") from error
     except DvcException as error:
         kind = UnreadableLock if f"{LOCK}'" in str(error) else InputError
         raise kind(f"DVC: {messages(error)}") from error
 
 
-def read_dag(root: Path = Path(), targets: Sequence[str] = (), only: bool = False, restore: bool = False,
+def read_dag(targets: Sequence[str] = (), only: bool = False, restore: bool = False,
              say: Callable[[str], None] = print) -> Dag:
     """Return ``targets`` and (unless ``only``) the stages that they need, or all stages, and their state.
 
@@ -106,7 +105,7 @@ def read_dag(root: Path = Path(), targets: Sequence[str] = (), only: bool = Fals
     """
     import networkx as nx
 
-    with open_repo(root) as repo:
+    with open_repo() as repo:
         graph = repo.index.graph  # an edge goes from a stage to the one whose out it reads
         # A `.dvc` file is a data source, and has no name.
         stages = {stage.name: stage for stage in nx.lexicographical_topological_sort(

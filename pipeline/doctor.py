@@ -33,26 +33,26 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def diagnose(root: Path = Path()) -> list[Finding]:
+def diagnose() -> list[Finding]:
     """Run all checks; one that fails is a problem and hides no other."""
     params = None
     with suppress(Exception):   # a problem of the check of params
         from stages.params import load_params
 
-        params = load_params(root / PARAMS)
-    checks: dict[str, tuple[Callable[[Path, Any], Iterator[Finding]], str]] = {
+        params = load_params(PARAMS)
+    checks: dict[str, tuple[Callable[[Any], Iterator[Finding]], str]] = {
         "python": (_system, _AGAIN), "packages": (_packages, _AGAIN),
         "params": (_params, "correct params.yaml, or write a new one: keycontrast use sample"),
         "language pipeline": (_language_pipeline, "name another in params.yaml (annotate.pipeline), or restore "
                                                   "data/language: git checkout data/language"),
         "encoder": (_encoders, _AGAIN),
         "dvc": (_repository, "correct what the message names; `git diff dvc.yaml` shows changes"
-                if (root / ".dvc").is_dir() else "clone the repository with git, or run `git init` and `dvc init`"),
+                if Path(".dvc").is_dir() else "clone the repository with git, or run `git init` and `dvc init`"),
         "device": (_machine, _AGAIN)}
     findings: list[Finding] = []
     for subject, (check, remedy) in checks.items():
         try:
-            findings.extend(check(root, params))
+            findings.extend(check(params))
         except InputError as error:
             findings.append(Finding(subject, str(error), remedy))
         except Exception as error:  # noqa: BLE001 - a check that cannot run is a problem, too
@@ -73,13 +73,13 @@ def report(findings: list[Finding], console: Console) -> None:
     console.print(Text(f"{problems} problem{'s' * (problems != 1)}." if problems else "Everything is in order."))
 
 
-def _system(_: Path, __: Any) -> Iterator[Finding]:
+def _system(_: Any) -> Iterator[Finding]:
     yield Finding("python", platform.python_version(), "" if sys.version_info >= _MIN_PYTHON else
                   "create the environment with Python 3.11 or later: make env PYTHON=python3.11")
     yield Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}")
 
 
-def _packages(_: Path, __: Any) -> Iterator[Finding]:
+def _packages(_: Any) -> Iterator[Finding]:
     """Compare installed packages with the requirements of the project."""
     good = 0
     for requirement in map(Requirement, requires("keycontrast") or []):
@@ -97,17 +97,17 @@ def _packages(_: Path, __: Any) -> Iterator[Finding]:
     yield Finding("packages", f"{good} as required")
 
 
-def _params(root: Path, _: Any) -> Iterator[Finding]:
+def _params(_: Any) -> Iterator[Finding]:
     from pipeline.sources import check_sources, hub_remarks
     from stages.params import load_params
 
-    params = load_params(root / PARAMS)
-    check_sources(params, root)
+    params = load_params(PARAMS)
+    check_sources(params)
     yield from (Finding("hub", remark) for remark in hub_remarks(params.plain()))
     yield Finding("params", f"recipe {params.recipe}, data in place")
 
 
-def _language_pipeline(_: Path, params: Any) -> Iterator[Finding]:
+def _language_pipeline(params: Any) -> Iterator[Finding]:
     from keycontrast.text.annotate import load_annotator
 
     name = params.annotate.pipeline if params else "embedded"
@@ -116,7 +116,7 @@ def _language_pipeline(_: Path, params: Any) -> Iterator[Finding]:
         yield Finding("language pipeline", f"{name}: {about['name']} {about['version']}")
 
 
-def _encoders(_: Path, params: Any) -> Iterator[Finding]:
+def _encoders(params: Any) -> Iterator[Finding]:
     """Check the encoders of the project and of its models, each once."""
     from stages.common.encoders import resolve_encoder
     from stages.tracks.registry import TRACKS
@@ -136,15 +136,15 @@ def _encoders(_: Path, params: Any) -> Iterator[Finding]:
             yield Finding(subject, f"{source}: {description.get('name')}, sha256 {digest}...")
 
 
-def _repository(root: Path, _: Any) -> Iterator[Finding]:
+def _repository(_: Any) -> Iterator[Finding]:
     from pipeline.dag import read_dag
 
-    dag = read_dag(root)
+    dag = read_dag()
     yield Finding("dvc", f"{len(dag)} stages, {sum(node.changed for node in dag.values())} of them to run")
 
 
-def _machine(root: Path, params: Any) -> Iterator[Finding]:
-    free, available = shutil.disk_usage(root).free / 2**30, _available_memory() / 2**30
+def _machine(params: Any) -> Iterator[Finding]:
+    free, available = shutil.disk_usage(".").free / 2**30, _available_memory() / 2**30
     yield Finding("disk", f"{free:.1f} GiB free", "" if free >= _FREE_GIB else
                   f"free at least {_FREE_GIB:.0f} GiB; `dvc gc --workspace` removes unused files from DVC's cache")
     yield Finding("memory", f"{available:.1f} GiB available", "" if available >= _MEMORY_GIB else

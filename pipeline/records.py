@@ -65,9 +65,9 @@ def _is_whole() -> bool:
         len(str(out.get("md5"))) >= 32 for entry in stages.values() for out in entry.get("outs") or [{}])
 
 
-def machine_lock(root: Path = Path()) -> dict[str, Any]:
+def machine_lock() -> dict[str, Any]:
     """Return the stages of ``dvc.lock`` with the hashes of this machine."""
-    return stages_of((root / _OWN).read_bytes()) if _is_local(root) else read_lock(root)
+    return stages_of(_OWN.read_bytes()) if _is_local() else read_lock()
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def own_lock(say: Callable[[str], None], save: bool = False) -> Iterator[None]:
     if LOCK.exists() and not BEFORE.exists():  # it exists if the last command was killed
         copy_whole(LOCK, BEFORE)
     save = save or BEFORE.exists() and _SAVED.exists() and BEFORE.read_bytes() == _SAVED.read_bytes()
-    if _is_local(Path()):
+    if _is_local():
         copy_whole(_OWN, LOCK)
         for path in _FILES.rglob("*"):
             if path.is_file():
@@ -91,10 +91,9 @@ def own_lock(say: Callable[[str], None], save: bool = False) -> Iterator[None]:
         BEFORE.unlink(missing_ok=True)
 
 
-def _is_local(root: Path) -> bool:
+def _is_local() -> bool:
     """Return whether ``dvc.lock`` is the committed one, and this machine has other bytes."""
-    return ((root / _OWN).exists() and (root / LOCK).exists()
-            and (root / LOCK).read_bytes() == (root / _COMMITTED).read_bytes())
+    return _OWN.exists() and LOCK.exists() and LOCK.read_bytes() == _COMMITTED.read_bytes()
 
 
 def _keep_committed(say: Callable[[str], None], save: bool) -> None:
@@ -165,19 +164,19 @@ def copy_whole(source: Path, target: Path) -> None:
         shutil.copyfile(source, temporary)
 
 
-def show_verified(console: Console, root: Path = Path()) -> bool:
+def show_verified(console: Console) -> bool:
     """Print the files that differ from ``dvc.lock``; return whether none does."""
-    stages = machine_lock(root)
+    stages = machine_lock()
     if not stages:
         raise InputError("dvc.lock: names nothing yet. Make the artifacts first, with `keycontrast run`.")
-    with open_repo(root) as repo:
+    with open_repo() as repo:
         cache, current = Path(repo.cache.local.path), {getattr(stage, "name", "") for stage in repo.index.stages}
     stages = {name: entry for name, entry in stages.items() if name in current}    # a recipe may have dropped rows
     checked, faults = 0, list[str]()
     for name, entry in stages.items():
         for path, digest in (found for out in entry.get("outs", ()) for found in _files(out, cache)):
             checked += 1
-            here, kept = root / path, _object(cache, digest)
+            here, kept = Path(path), _object(cache, digest)
             if (digest_of(here) if here.exists() else None) == digest:
                 continue
             what = "has other bytes than its stage has written" if here.exists() else "is not there"
@@ -189,8 +188,8 @@ def show_verified(console: Console, root: Path = Path()) -> bool:
             faults.append(f"{path}: {what}. {back}.")
     for fault in faults:
         console.print(plain(fault), style="red", markup=False, soft_wrap=True)
-    console.print(f"{checked:,} files of {len(stages)} stages compared with dvc.lock; {len(faults)} are not as it has "
-                  f"them.", highlight=False)
+    console.print(f"{checked:,} files of {len(stages)} stages compared with dvc.lock; {len(faults)} differ.",
+                  highlight=False)
     return not faults
 
 

@@ -57,7 +57,7 @@ def test_encoders_that_classifiers_name_are_looked_for_too(project):
               "models": {"clld": {"words": {"dataset": "d", "encoder": "textcnn"}, "own": {"dataset": "d"},
                                   **{name: {"dataset": "d", "encoder": "path", "path": "nowhere"} for name in "ab"}}}}
     (project / "params.yaml").write_text(yaml.safe_dump(params))
-    found = {finding.subject: finding for finding in doctor._encoders(project, load_params(project / "params.yaml"))}
+    found = {finding.subject: finding for finding in doctor._encoders(load_params(project / "params.yaml"))}
     assert list(found) == ["encoder", "encoder of models.clld.a"]
     assert found["encoder of models.clld.a"].remedy and "nowhere" in found["encoder of models.clld.a"].detail
 
@@ -67,6 +67,6 @@ def test_packages_missing_and_too_old(monkeypatch):
     monkeypatch.setattr(doctor, "requires", lambda _: ["torch>=2.11", "typer>=1", "no-such-package>=1",
                                                        "mkdocs>=1; extra == 'docs'"])
     monkeypatch.setattr(doctor, "version", lambda name: versions.get(name) or version(name))
-    found = {finding.subject: finding.detail for finding in doctor._packages(None, None)}
+    found = {finding.subject: finding.detail for finding in doctor._packages(None)}
     assert found == {"typer": "0.0.1 is installed, typer>=1 is needed", "packages": "1 as required",
                      "no-such-package": "not installed (needed: no-such-package>=1)"}
