@@ -23,10 +23,9 @@ from stages.metrics.resampling import mean_statistic
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun
 from stages.results.tracks import TRACKS
-from stages.tracks.common.evaluation import Resampling
 
 ITEMS = 24
-RESAMPLING = Resampling(200, seed=1)
+SETTINGS = (200, 0.95, 1)  # resamples, level, seed
 MEANS, PGKPR_MEANS = ([name for name, *_ in SCHEMAS[kind].fields if name in METRICS]
                       for kind in ("scores", "paraphrase_scores"))
 REFERENCES = [[f"what is the best way to learn thing {number} ?", f"how do i learn thing {number} quickly ?"]
@@ -73,7 +72,7 @@ def row_of(result, metric, first, second):
 
 
 def test_every_pair_of_runs_and_baselines_stands_in_the_table_once():
-    result = run([evaluated("one"), evaluated("two", 0.3), evaluated("three", 0.1)], RESAMPLING)
+    result = run([evaluated("one"), evaluated("two", 0.3), evaluated("three", 0.1)], *SETTINGS)
     names = ["one", "two", "three", "baseline copy"]
     for metric, rows in result.paired.groupby("metric"):
         assert list(zip(rows["first"], rows["second"], strict=True)) == list(combinations(names, 2)), metric
@@ -86,7 +85,7 @@ def test_every_pair_of_runs_and_baselines_stands_in_the_table_once():
 
 def test_differences_are_those_of_the_paired_bootstrap():
     one, two = evaluated("one"), evaluated("two", 0.3)
-    result = run([one, two], RESAMPLING)
+    result = run([one, two], *SETTINGS)
     values = [mean_statistic(each.scores.query("system == 'run'")["bleu_2"].to_numpy()) for each in (one, two)]
     expected = paired_bootstrap(*values, resamples=200, seed=derived_seed(1, "compare"))
     row = row_of(result, "bleu_2", "one", "two")
@@ -103,7 +102,7 @@ def test_differences_are_those_of_the_paired_bootstrap():
 def test_the_seeds_of_a_row_are_taken_together():
     runs = [evaluated("hcl/1", 0.2), evaluated("hcl/2", 0.3), evaluated("hcl/3", 0.1),
             evaluated("plain", 0.0)]
-    result = run(runs, RESAMPLING)
+    result = run(runs, *SETTINGS)
     groups = result.metrics["data/test"]["groups"]
     assert list(groups) == ["hcl (3 seeds)", "hcl/1", "hcl/2", "hcl/3", "plain", "baseline copy"]
     together = groups["hcl (3 seeds)"]
@@ -121,7 +120,7 @@ def test_the_seeds_of_a_row_are_taken_together():
 def test_a_verdict_takes_several_seeds():
     runs = [*(evaluated(f"hcl/{seed}", 0.2) for seed in (1, 2, 3)), *(evaluated(f"flat/{seed}") for seed in (1, 2, 3)),
             evaluated("plain")]
-    found = run(runs, replace(RESAMPLING, seed=7)).paired
+    found = run(runs, 200, 0.95, 7).paired
     found = found[found["metric"] == "bleu_1"].set_index(["first", "second"])
     whole = found.loc[("hcl (3 seeds)", "flat (3 seeds)")]
     means = [[one.scored("run")["bleu_1"].mean() for one in runs[start:start + 3]] for start in (0, 3)]
@@ -139,7 +138,7 @@ def test_only_runs_on_the_same_items_are_compared():
     runs = [evaluated("one"), evaluated("two"), evaluated("short", items=10),
             evaluated("valid", split="validation"), evaluated("else", dataset="other"),
             evaluated("refs", references=others)]
-    result = run(runs, RESAMPLING)
+    result = run(runs, *SETTINGS)
     runs_of = {label: [name for name in found["groups"] if not name.startswith("baseline")]
                for label, found in result.metrics.items()}
     assert runs_of == {"data/test": ["one", "two"], "data/test (as short)": ["short"], "data/validation": ["valid"],
@@ -153,7 +152,7 @@ def test_only_runs_on_the_same_items_are_compared():
 def test_a_metric_that_one_run_lacks_is_left_out_of_its_pairs_only():
     one, two, three = evaluated("one"), evaluated("two"), evaluated("three")
     three.scores["bertscore"] = None
-    result = run([one, two, three], RESAMPLING)
+    result = run([one, two, three], *SETTINGS)
     pairs = result.paired.query("metric == 'bertscore'")
     assert list(zip(pairs["first"], pairs["second"], strict=True)) == [
         ("one", "two"), ("one", "baseline copy"), ("two", "baseline copy")]
@@ -175,7 +174,7 @@ def rewriting(name, gain=0.0):
 
 def test_runs_of_the_pgkpr_track_are_compared_word_by_word_and_under_both_norms():
     one, two = rewriting("one"), rewriting("two", 0.3)
-    result = run([one, two], RESAMPLING)
+    result = run([one, two], *SETTINGS)
     corpus = {f"{kind}_bleu_{order}" for kind in ("released", "corpus") for order in range(1, 5)}
     assert set(result.paired["metric"]) == {*PGKPR_MEANS, *corpus, "source_bleu", "ibleu", *standing_alone()}
     outputs = [text.split() for text in one.predictions["prediction"]]
@@ -190,7 +189,7 @@ def test_runs_of_the_pgkpr_track_are_compared_word_by_word_and_under_both_norms(
 
 def test_tracks_are_compared_apart_on_the_same_items():
     result = run([evaluated("hcl"), rewriting("pgkpr"), rewriting("ianet"),
-                  replace(rewriting("short"), split="validation")], RESAMPLING)
+                  replace(rewriting("short"), split="validation")], *SETTINGS)
     runs_of = {label: [name for name in found["groups"] if not name.startswith("baseline")]
                for label, found in result.metrics.items()}
     assert runs_of == {"data/test": ["hcl"], "data/test (PGKPR)": ["pgkpr", "ianet"], "data/validation": ["short"]}
@@ -199,10 +198,10 @@ def test_tracks_are_compared_apart_on_the_same_items():
 
 def test_strata_are_compared_as_if_there_were_no_other_items():
     both = [evaluated("hcl/1", 0.3), evaluated("hcl/2", 0.2), evaluated("flat")]
-    whole = run(both, RESAMPLING)
+    whole = run(both, *SETTINGS)
     chosen = [number for number in range(ITEMS) if number % 5 >= 3]
     alone = run([replace(one, predictions=one.predictions.iloc[chosen],
-                         scores=one.scores[one.scores["example_id"].isin(chosen)]) for one in both], RESAMPLING)
+                         scores=one.scores[one.scores["example_id"].isin(chosen)]) for one in both], *SETTINGS)
     part = whole.by_stratum[whole.by_stratum["stratum"] == "cluster3"].drop(columns="stratum")
     pd.testing.assert_frame_equal(part.reset_index(drop=True), alone.paired)
     found = whole.metrics["data/test"]["strata"]
@@ -210,7 +209,7 @@ def test_strata_are_compared_as_if_there_were_no_other_items():
     assert found["cluster3"]["groups"] == alone.metrics["data/test"]["groups"]
     assert list(alone.metrics["data/test"]["strata"]) == ["cluster3", "known"]      # no item is of the third
     as_table(SCHEMAS["by_stratum"], whole.by_stratum)
-    assert "strata" not in run([rewriting("pgkpr")], RESAMPLING).metrics["data/test"]
+    assert "strata" not in run([rewriting("pgkpr")], *SETTINGS).metrics["data/test"]
 
 
 # -- the stage ------------------------------------------------------------------------------------------------

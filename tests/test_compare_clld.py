@@ -27,9 +27,8 @@ from stages.metrics.resampling import mean_statistic
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun, mcnemar
 from stages.results.tracks.clld import CLLD
-from stages.tracks.common.evaluation import Resampling
 
-RESAMPLING = Resampling(200, seed=1)
+SETTINGS = (200, 0.95, 1)  # resamples, level, seed
 METRICS = {"accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"}
 
 
@@ -53,7 +52,7 @@ def correct(one):
 
 def test_every_metric_is_compared_with_its_bootstrap():
     one, two = classifier("one"), classifier("two", 0.4)
-    result = run([one, two], RESAMPLING)
+    result = run([one, two], *SETTINGS)
     assert set(result.paired["metric"]) == METRICS
     # The baseline has no probabilities.
     of_majority = result.paired.query("second == 'baseline majority'")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from report_artifacts import metrics_of, write_project
 from rich.console import Console
-from test_compare import RESAMPLING, evaluated, rewriting
+from test_compare import SETTINGS, evaluated, rewriting
 from test_metric_systems import table_of
 from test_metrics import random_items
 
@@ -70,7 +70,7 @@ def test_a_registered_metric_is_scored_with_an_interval_and_compared(brevity, ke
     low, high = intervals(system.statistics, 20, 0.9, 1)[key]
     assert low <= system.values[key] <= high
     for kind in (evaluated, rewriting):
-        found = run([kind("one"), kind("two", 0.3)], RESAMPLING)
+        found = run([kind("one"), kind("two", 0.3)], *SETTINGS)
         assert key in set(found.paired["metric"]) and "interval" not in found.metrics["data/test"]["groups"]["one"][key]
 
 

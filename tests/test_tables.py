@@ -107,13 +107,13 @@ def test_a_failing_writer_leaves_the_old_artifact_and_nothing_else(tmp_path):
     assert [item.name for item in folder.iterdir()] == ["two"]
     assert sorted(item.name for item in tmp_path.iterdir()) == ["model", "texts", "x.json"]
     # Files of a killed writer are removed by the next.
-    (tmp_path / ".x.json.abc.tmp").write_text("half")
-    (tmp_path / ".model.abc.old").mkdir()
-    (tmp_path / ".xyjson.abc.tmp").write_text("not ours")
+    (tmp_path / ".x.json.abcdefgh.tmp").write_text("half")
+    (tmp_path / ".model.abcdefgh.old").mkdir()
+    (tmp_path / ".x.json.abc.tmp").write_text("not ours")
     write_json(file, {})
     with atomic_folder(folder):
         pass
-    assert sorted(item.name for item in tmp_path.iterdir()) == [".xyjson.abc.tmp", "model", "texts", "x.json"]
+    assert sorted(item.name for item in tmp_path.iterdir()) == [".x.json.abc.tmp", "model", "texts", "x.json"]
 
 
 def test_a_lost_part_or_another_schema_is_named(tmp_path):
@@ -212,7 +212,7 @@ def test_rows_by_two_ids_and_all_rows_of_an_id():
             tuple(key) for text in ids for key in keys.tolist() if key[0] == text]
     for refused, second in ((table.take(pa.array([1, 0])), "pair"), (table.take(pa.array([0, 0])), "pair"),
                             (table, None)):
-        with pytest.raises(InputError, match="table attribution: not sorted by text_id.* or a row stands twice"):
+        with pytest.raises(InputError, match="table attribution: not sorted by text_id.* or a row is repeated"):
             Lookup("attribution", refused, second)
 
 

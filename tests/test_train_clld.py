@@ -42,7 +42,7 @@ def built(row="none", encoder=None, texts=("what is it",), **blocks):
 @pytest.mark.parametrize(("change", "message"), [
     (lambda e, t: (e, t[3:]), "text 100 of example 0 is missing, and 2 more"),
     (lambda e, t: (e[e["split"] != "validation"], t), "the validation split is empty"),
-    (lambda e, t: (e.assign(label="one"), t), "column label has no value but 'one'")])
+    (lambda e, t: (e.assign(label="one"), t), "the training texts have no class but 'one'")])
 def test_texts_that_cannot_be_learned_from_are_refused(change, message):
     found = tiny_classes.tables()
     with pytest.raises(InputError, match=message):

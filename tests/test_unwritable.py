@@ -44,8 +44,8 @@ def test_a_stage_on_a_full_disk_says_which_artifact_and_leaves_nothing(tmp_path,
         write_json(target, {"after": 1})
 
     assert run_stage("ingest", work, ["sample"]) == 1
-    assert capsys.readouterr().err == (f"ingest: {target}: could not be written: the disk is full. Free some space, "
-                                       f"and give the same command again.\n")
+    assert capsys.readouterr().err == (f"ingest: {target}: could not be read or written: the disk is full. Free some "
+                                       f"space, and run the command again.\n")
     assert [path.name for path in target.parent.iterdir()] == ["metrics.json"] and "before" in target.read_text()
 
 
@@ -64,7 +64,7 @@ def test_libraries_are_understood_too(write, tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
-    assert str(unwritten(caught.value)).startswith(f"{tmp_path / 'a'}: could not be written: files may not grow")
+    assert str(unwritten(caught.value)).startswith(f"{tmp_path / 'a'}: could not be read or written: files may")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,8 +10,8 @@ from tests.harness.params import damaged_params
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("seed: 13\nseed: 99\n", r"'seed' stands here a second time; the first is in line 1.*line 2"),
-    ("a: {b: 1, c: 2, 'b': 3}", "'b' stands here a second time"),
+    ("seed: 13\nseed: 99\n", r"'seed' is repeated; the first is in line 1.*line 2"),
+    ("a: {b: 1, c: 2, 'b': 3}", "'b' is repeated"),
     ("a: 2024-13-45", "month must be in 1..12"), ("a: !!int zz", "invalid literal"),
     ("a: " + "9" * 5000, "4300 digits"),
     ("a: !!timestamp x", "not what it looks like"), ("a: !!bool x", "not what it looks like"),

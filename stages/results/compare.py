@@ -21,7 +21,6 @@ from stages.results.comparison import BY_STRATUM, MCNEMAR, PAIRED, ComparedSyste
 from stages.results.gather import read_evaluated, seeded_runs
 from stages.results.tracks import TRACKS
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.common.evaluation import Resampling
 
 STAGE = "compare"
 TEST = ("paired bootstrap over items, two-sided, ties against both; p values are of each pair alone, not adjusted for "
@@ -38,7 +37,7 @@ class Comparison:
     by_stratum: pd.DataFrame
 
 
-def run(runs: Sequence[EvaluatedRun], resampling: Resampling) -> Comparison:
+def run(runs: Sequence[EvaluatedRun], resamples: int, level: float, seed: int) -> Comparison:
     """Return the comparison of the runs of all tracks; their order is that of first and second in a pair."""
     rows: list[dict[str, Any]] = []
     exact: list[dict[str, Any]] = []
@@ -48,18 +47,18 @@ def run(runs: Sequence[EvaluatedRun], resampling: Resampling) -> Comparison:
     def tested(systems: Sequence[ComparedSystem], items: int, place: dict[str, str]) -> tuple[
             list[dict[str, Any]], dict[str, Any]]:
         """Return the tests between systems, and the metrics of each system."""
-        drawn = derived_seed(resampling.seed, STAGE)
-        measured = comparison.measured_systems(systems, resampling.resamples, drawn)
-        pairs = comparison.paired_rows(systems, measured, resampling.level, drawn)
+        drawn = derived_seed(seed, STAGE)
+        measured = comparison.measured_systems(systems, resamples, drawn)
+        pairs = comparison.paired_rows(systems, measured, level, drawn)
         return ([{**place, "items": items, **row} for row in pairs],
-                {"groups": {system.name: comparison.summary(system, measured[system.name], resampling.level)
+                {"groups": {system.name: comparison.summary(system, measured[system.name], level)
                             for system in systems}, "items": items})
 
     for label, together in comparison.comparable(runs).items():
         systems = comparison.systems_of(together)
         tests, counts = tested(systems, len(together[0].items), {"dataset": label})
         rows += tests
-        metrics[label] = {**counts, "resamples": resampling.resamples, "level": resampling.level, "test": TEST}
+        metrics[label] = {**counts, "resamples": resamples, "level": level, "test": TEST}
         for name, mask in comparison.strata_of(together).items():
             labels = {"dataset": label, "stratum": name}
             tests, counts = tested(comparison.within(systems, mask), int(mask.sum()), labels)
@@ -76,7 +75,7 @@ def _work(process: StageProcess) -> None:
     params = process.params
     runs = [read_evaluated(params, track, name, paths) for track in TRACKS.values()
             for name, paths in seeded_runs(params, track).items()]
-    result = run(runs, Resampling(params.compare.resamples, params.evaluation.level, params.seed))
+    result = run(runs, params.compare.resamples, params.evaluation.level, params.seed)
     counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")
     for schema, table, provenance in (
