@@ -158,8 +158,9 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
 
 
 @app.command()
-def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a phrase of a data set's graph; or a "
-                                                  "file of texts, whose graph is written to --out")],
+def graph(context: typer.Context,
+          keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a phrase of a data set's graph; or a "
+                                                 "file of texts, whose graph is written to --out")],
           dataset: Dataset = None,
           neighbours: Annotated[int | None, typer.Option(
               min=1, help="neighbours of each sign (default: 16); of a file, of each phrase (default: 64)")] = None,
@@ -186,6 +187,11 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
         return
     if len(os.fsencode(keyword)) < 256 and Path(keyword).is_file():  # longer ones are no name
         raise InputError(f"{keyword} is a file of texts. Name the file for its graph too: --out graph.graphml.")
+    of_phrases = {"context", "keyword", "dataset", "neighbours", "hops", "signed", "svg", "out"}
+    for name in context.params.keys() - of_phrases:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":  # whichever click typer brings
+            raise InputError(f"--{name.replace('_', '-')} goes with a file of texts and --out; leave it out.")
     from pipeline import neighbourhood
 
     neighbourhood.show(keyword, dataset, signed, neighbours or 16, hops, svg, Console())

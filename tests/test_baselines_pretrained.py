@@ -368,6 +368,8 @@ def test_contrastive_search_is_for_models_that_go_single_steps(encoder, tmp_path
         else:
             rows = list(rewriter.rewrite(items, decode, 0))
             assert [len(rows_of) for rows_of in rows] == [3, 3, 2] and all(rows[0]["prediction"])
+            with pytest.raises(InputError, match=r"generate_hcl.max_length: .* need \d+ positions, and .* has 40"):
+                next(rewriter.rewrite(items, {**decode, "max_length": 40}, 0))
 
 
 @pytest.fixture(params=sorted(AUTO))

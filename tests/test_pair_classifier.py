@@ -12,6 +12,8 @@ import yaml
 from memory_store import Memory
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from keycontrast.encoders import ResolvedEncoder
+from keycontrast.errors import InputError
 from models.common.task import Step
 from models.common.training import Settings, fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
@@ -133,6 +135,13 @@ def test_loss_is_the_binary_cross_entropy_of_the_logit_difference(encoder_folder
     with torch.no_grad():
         values = task.validate()
     assert values == pytest.approx({"loss": np.mean(losses), "accuracy": np.mean(right)}, rel=1e-4)
+
+
+def test_a_length_beyond_the_encoders_positions_is_an_error(encoder_folder):
+    examples, texts = tables()
+    with pytest.raises(InputError, match="pair_classifier.max_length: 999 tokens are more than the"):
+        pair_classifier.run(examples, texts, {**VALUES, "max_length": 999},
+                            ResolvedEncoder(encoder_folder, True, {}), 1, Memory())
 
 
 def test_frozen_layers_keep_their_weights(encoder_folder):

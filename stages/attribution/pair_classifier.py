@@ -16,7 +16,7 @@ from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
 from models.common.training import Bar, CheckpointStore, Criterion, Settings, fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
-from stages.common.encoders import resolve_encoder
+from stages.common.encoders import longest_input, resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import EXAMPLES, TEXTS
 from stages.common.seeds import derived_seed, generator
@@ -49,6 +49,9 @@ def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, A
         classifier = build_pair_classifier(encoder.location, encoder.pretrained, values["freeze_layers"])
     except ValueError as error:
         raise InputError(f"pair_classifier.freeze_layers or encoder.source: {error}.") from error
+    if values["max_length"] > longest_input(classifier):
+        raise InputError(f"pair_classifier.max_length: {values['max_length']} tokens are more than the "
+                         f"{longest_input(classifier)} that the encoder can read; lower it.")
     nn.Module.to(classifier, device)
     task = PairTask(classifier, tokenizer, texts, train, validation, values["max_length"], values["learning_rate"],
                     values["batch_size"])

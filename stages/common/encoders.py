@@ -34,6 +34,13 @@ def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncod
     return encoders.resolve_encoder(source, param)
 
 
+def longest_input(encoder: "PreTrainedModel") -> int:
+    """Return how many tokens ``encoder`` can read, special ones included."""
+    config = encoder.config
+    # RoBERTa counts positions from behind its padding id.
+    return config.max_position_embeddings - (config.pad_token_id + 1 if config.model_type == "roberta" else 0)
+
+
 # Texts whose word pieces are counted in one call.
 _COUNTED = 8192
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keycontrast.text.batches import Chunk, fixed_chunks
+from stages.common.encoders import longest_input
 from stages.metrics.bleu import check_items
 
 if TYPE_CHECKING:
@@ -59,11 +60,9 @@ class BertScorer:
         self.layer = layers if layer is None else layer
         self.baseline = baseline
         self._encoder, self._tokenizer, self._idf = encoder, tokenizer, idf
-        roberta = encoder.config.model_type == "roberta"
-        # RoBERTa's positions begin after the padding token's number, and its words with a space, also the first one.
-        positions = encoder.config.max_position_embeddings - (encoder.config.pad_token_id + 1 if roberta else 0)
-        self._longest = min(_LONGEST, tokenizer.model_max_length, positions)
-        self._prefix = " " if roberta else ""
+        self._longest = min(_LONGEST, tokenizer.model_max_length, longest_input(encoder))
+        # RoBERTa's words begin with a space, also the first one.
+        self._prefix = " " if encoder.config.model_type == "roberta" else ""
 
     def score(self, systems: Mapping[str, Sequence[str]],
               references: Sequence[str | Sequence[str]]) -> dict[str, BertScores]:

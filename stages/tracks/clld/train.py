@@ -20,7 +20,7 @@ from models.clld.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledText
 from models.clld.textcnn import word_tokenizer
 from models.common.losses import products
 from models.common.training import CheckpointStore, Criterion, History, Settings, fit
-from stages.common.encoders import resolve_encoder
+from stages.common.encoders import longest_input, resolve_encoder
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.seeds import derived_seed
 from stages.common.settings import Params, earlier_model
@@ -110,12 +110,9 @@ def build(values: Mapping[str, Any], contrast: str, pairs: Pairs, classes: Seque
         model = ClldModel.over(loaded, classes, **shared)
     except ValueError as error:
         raise InputError(f"models.clld: the encoder cannot be taken as train_clld asks for it: {error}.") from error
-    # RoBERTa counts positions from behind its padding id
-    longest = loaded.config.max_position_embeddings - (
-        loaded.config.pad_token_id + 1 if loaded.config.model_type == "roberta" else 0)
-    if values["max_length"] > longest:
-        raise InputError(f"train_clld.max_length: {values['max_length']} tokens are more than the {longest} that the "
-                         f"encoder can read; lower it.")
+    if values["max_length"] > longest_input(loaded):
+        raise InputError(f"train_clld.max_length: {values['max_length']} tokens are more than the "
+                         f"{longest_input(loaded)} that the encoder can read; lower it.")
     return model, tokenizer
 
 

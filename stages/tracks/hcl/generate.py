@@ -147,6 +147,10 @@ class PieceRewriter(Rewriter):
                              f"decoded by beams alone; set it to beam.")
         marks, batch = self.marks, self._batch(chunk)
         rules = Rules(marks.end, marks.pad, decode["min_length"], decode["max_length"], marks.banned)
+        needed = int(batch["x_mask"].sum(1).max()) + rules.max_length + 1
+        if self.on.architecture in ("dialogpt", "simctg") and needed > self.model.config.n_positions:
+            raise InputError(f"generate_hcl.max_length: a source and {rules.max_length} new tokens need {needed} "
+                             f"positions, and the model has {self.model.config.n_positions}; lower it.")
         if decode["search"] == "contrastive":
             steps, start = self.model.begin(batch, 1 + rules.max_length * decode["top_k"])
             tokens = contrastive_search(steps, start, rules, top_k=decode["top_k"], alpha=decode["alpha"])
@@ -235,7 +239,8 @@ class NewTexts:
         if asked.keyword is not None and not self._rewriter.uses_keyword:
             raise InputError(f"--keyword: the model of run {asked.run} reads no keyword; leave it out.")
         if self._decode["samples"] and not self._rewriter.draws:
-            raise InputError(f"--samples: the model of run {asked.run} has no latent variable to draw; leave it out.")
+            named = "generate_hcl.samples" if asked.samples is None else "--samples"
+            raise InputError(f"{named}: the model of run {asked.run} has no latent variable to draw; set 0.")
         own = self._rewriter.uses_keyword and given_keyword(self._setting) is None
         if own and self._rewriter.condition == "target":
             raise InputError(f"run {asked.run}: its model was trained with the keyword of the target "

@@ -21,7 +21,7 @@ from models.hcl.graph import KeywordGraph
 from models.hcl.hcl import HclConfig
 from models.hcl.model import HclModel, InitReport, init_from
 from models.hcl.monitors import Validation, find_alarms, leak_of_graph
-from stages.common.encoders import resolve_encoder
+from stages.common.encoders import longest_input, resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import CLUSTERS, EDGES, NODE_VECTORS, TEXT_VECTORS
 from stages.common.seeds import derived_seed
@@ -146,7 +146,7 @@ def _item_views(job: SeedTraining, values: Mapping[str, Any], graph: KeywordGrap
 def _model(values: Mapping[str, Any], encoder: ResolvedEncoder, tokenizer: PreTrainedTokenizerBase,
            graph: KeywordGraph, mean_target_length: float) -> HclModel:
     pretrained, _ = load_encoder(encoder.location, pretrained=encoder.pretrained)
-    longest, training = pretrained.config.max_position_embeddings - 2, values["training"]
+    longest, training = longest_input(pretrained) - 2, values["training"]
     if max(training["max_source"], training["max_target"]) > longest:
         raise InputError(f"train_hcl.training: max_source and max_target may be {longest} at most, since the encoder "
                          f"has no more positions.")
