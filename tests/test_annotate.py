@@ -68,6 +68,15 @@ def test_noun_chunks_of_a_pipeline_of_its_own_are_taken(tmp_path):
     assert [(row["chunk_start"], row["chunk_end"]) for row in rows] == [([], []), ([0, 1], [1, 3]), ([], [])]
 
 
+def test_long_texts_reach_the_pipeline_few_at_a_time(pipeline, monkeypatch):
+    """A hundred papers together took 17 GB."""
+    nlp, sizes = load_annotator(pipeline, "en").nlp, []
+    pipe = nlp.pipe
+    monkeypatch.setattr(nlp, "pipe", lambda given, **how: sizes.append(sum(map(len, given))) or pipe(given, **how))
+    assert len(annotate_texts(nlp, range(40), ["dogs " * 600] * 40)["token"]) == 40
+    assert len(sizes) > 1 and max(sizes) < 25_000
+
+
 def test_the_vocabulary_does_not_grow(pipeline):
     nlp = load_annotator(pipeline, "en").nlp
     annotate_texts(nlp, [0], ["Dogs bark."])

@@ -99,7 +99,7 @@ def _embedder(source: str, longest: int, param: str) -> Callable[[Sequence[str],
     def embedded(texts: Sequence[str], size: int) -> np.ndarray:
         pooled = np.zeros((len(texts), encoder.config.hidden_size), dtype=np.float32)
         with _READING, torch.inference_mode():
-            lengths = [len(ids) for ids in tokenizer(list(texts))["input_ids"]] if texts else []
+            lengths = [len(ids) for ids in tokenizer(list(texts), verbose=False)["input_ids"]] if texts else []
             threads = torch.get_num_threads()
             torch.set_num_threads(1)  # other counts sum in another order
             try:

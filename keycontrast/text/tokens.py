@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ TokenColumns = dict[str, Any]
 Integers = npt.NDArray[np.int64]
 # Part of what decides the bytes: a tagger's sums may differ in the last bit with the texts beside a text.
 BATCH = 128
+_CHARACTERS = 20_000  # of the texts that the pipeline holds at a time; each takes it about 4 kB
 NOUNS = ("NOUN", "PROPN")
 _CHUNKS = "noun_chunks"
 # Letters and digits, perhaps with hyphens (SARS-CoV-2, 5G); languages and platforms that have signs in their names.
@@ -52,12 +54,19 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
     with nullcontext() if given else nlp.memory_zone():
         if not cleaning:
             return {"text_id": pa.array(text_ids, pa.int64()),
-                    **document_columns(nlp.pipe(texts, batch_size=BATCH), nlp.vocab, runs=given)}
+                    **document_columns(_documents(nlp, texts), nlp.vocab, runs=given)}
         cleaned = [clean(text) for text in texts]
-        docs = nlp.pipe([item.read for item in cleaned], batch_size=BATCH)
+        docs = _documents(nlp, [item.read for item in cleaned])
         columns = document_columns(docs, nlp.vocab, runs=given, names=True)
         return {"text_id": pa.array(text_ids, pa.int64()), "cleaned": sum(bool(item.start) for item in cleaned),
                 **as_given(columns, cleaned)}
+
+
+def _documents(nlp: "Language", texts: Sequence[str]) -> Iterator["Doc"]:
+    """Yield the documents of ``texts``, of which the pipeline holds few at a time where they are long."""
+    before = np.cumsum([0, *map(len, texts)])[:-1] // _CHARACTERS
+    for _, rows in groupby(range(len(texts)), key=before.__getitem__):
+        yield from nlp.pipe([texts[row] for row in rows], batch_size=BATCH)
 
 
 def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
