@@ -54,6 +54,7 @@ _NEEDED = {"yake": (), "pytextrank": ("POS", "LEMMA"), "positionrank": ("POS", "
 _CALLED = {"POS": "parts of speech", "LEMMA": "lemmas"}
 _OF_VOCABULARY = ("tfidf", "pytextrank", "positionrank", "embedrank")
 _OF_SEEDS = ("pytextrank", "embedrank")
+_WORDS = 5  # of a phrase at most: 99 % of Inspec's keys have no more, and runs of names in figures do
 _CHUNK = 1024
 _COLUMNS = {"row": pa.int64(), "rank": pa.int32(), "phrase": pa.string(), "keyword": pa.string(),
             "score": pa.float64(), "start": pa.int32(), "end": pa.int32()}
@@ -166,7 +167,7 @@ class Keywords:
         diversity: 0 takes the best phrases of a text; towards 1, those that differ from the ones before them (maximal
             marginal relevance, over the words of phrases, or by ``embedrank``'s encoder).
         min_count: texts that must hold a phrase, of those given to :meth:`fit`, or else to :meth:`rank`.
-        ngram_range: fewest and most words of a phrase; None takes all.
+        ngram_range: fewest and most words of a phrase; None is 1 to 5, or with ``candidates`` any number.
         stop_words: words that no phrase has, and phrases that are never given; compared as keywords are.
         candidates: a vocabulary; its occurrences are ranked in place of noun chunks, those within others too.
         seed_words: words or phrases that the ranking prefers, by ``embedrank`` as in KeyBERT, by ``pytextrank`` as in
@@ -197,6 +198,8 @@ class Keywords:
         self._encoder = _encoder(encoder)
         self._seeds = listed_words("seed_words", seed_words)
         stops = frozenset(map(normal_form, listed_words("stop_words", stop_words)))
+        if ngram_range is None and candidates is None:
+            ngram_range = 1, _WORDS
         self._choice = Choice(10, diversity, min_count, ngram_range, threshold, stops)
         self._vocabulary: Containment | None = None
         if candidates is not None:
