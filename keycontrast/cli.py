@@ -138,7 +138,7 @@ def keywords(file: File, column: Column = None,
                                                      "before them (maximal marginal relevance)")] = 0.0,
              min_count: Annotated[int, typer.Option(min=1, metavar="N", help="keep phrases that N texts have")] = 1,
              ngram_range: Annotated[tuple[int, int] | None, typer.Option(
-                 metavar="MIN MAX", help="fewest and most words of a phrase (1 5, with --candidates any)")] = None,
+                 metavar="MIN MAX", help="fewest and most words; 1 5 unless --candidates is given")] = None,
              threshold: Threshold = None, stop_words: StopWords = None, candidates: Candidates = None,
              seed_words: SeedWords = "",
              encoder: Annotated[str | None, typer.Option(
