@@ -34,6 +34,7 @@ class Choice:
     ngram_range: tuple[int, int] | None = None
     threshold: float | None = None
     stop_words: frozenset[str] = frozenset()
+    usual: int | None = None  # words of a phrase at most, where a text has such phrases
 
     def __post_init__(self) -> None:
         if not _is_whole(self.top) or self.top < 1:
@@ -80,6 +81,8 @@ class Choice:
         borders = [0, *(np.flatnonzero(np.diff(text)) + 1).tolist(), len(text)] if len(text) else [0]
         for first, last in zip(borders[:-1], borders[1:], strict=True):
             places = [place for place in range(first, last) if kept[place]]
+            if self.usual is not None:
+                places = [place for place in places if keywords[place].count(" ") < self.usual] or places
             best = [places[one] for one in self._order([keywords[place] for place in places], scores[places], vectors)]
             # A text with nothing left keeps a row, as one without phrases has.
             rows += best or [first]

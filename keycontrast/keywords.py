@@ -167,7 +167,8 @@ class Keywords:
         diversity: 0 takes the best phrases of a text; towards 1, those that differ from the ones before them (maximal
             marginal relevance, over the words of phrases, or by ``embedrank``'s encoder).
         min_count: texts that must hold a phrase, of those given to :meth:`fit`, or else to :meth:`rank`.
-        ngram_range: fewest and most words of a phrase; None is 1 to 5, or with ``candidates`` any number.
+        ngram_range: fewest and most words of a phrase; None is 1 to 5 where a text has such phrases, or any number
+            with ``candidates``.
         stop_words: words that no phrase has, and phrases that are never given; compared as keywords are.
         candidates: a vocabulary; its occurrences are ranked in place of noun chunks, those within others too.
         seed_words: words or phrases that the ranking prefers, by ``embedrank`` as in KeyBERT, by ``pytextrank`` as in
@@ -198,9 +199,8 @@ class Keywords:
         self._encoder = _encoder(encoder)
         self._seeds = listed_words("seed_words", seed_words)
         stops = frozenset(map(normal_form, listed_words("stop_words", stop_words)))
-        if ngram_range is None and candidates is None:
-            ngram_range = 1, _WORDS
-        self._choice = Choice(10, diversity, min_count, ngram_range, threshold, stops)
+        usual = _WORDS if ngram_range is None and candidates is None else None
+        self._choice = Choice(10, diversity, min_count, ngram_range, threshold, stops, usual)
         self._vocabulary: Containment | None = None
         if candidates is not None:
             phrases = dict.fromkeys(map(normal_form, listed_words("candidates", candidates)))

@@ -88,6 +88,10 @@ def test_a_keyword_has_one_form_however_it_is_encoded(pair):
 def test_options_that_users_of_keybert_know():
     assert [phrase.keyword for phrase in Keywords(min_count=2).rank(TEXTS)[4]] == ["new york"]
     assert all(" " in phrase.keyword for phrases in Keywords(ngram_range=(2, 3)).rank(TEXTS) for phrase in phrases)
+    # Of more than five words only where a text has no others.
+    long = "senior java backend software engineer position"
+    assert [one.keyword for one in Keywords().rank(long)[0]] == [long]
+    assert long not in [one.keyword for one in Keywords().rank(f"We fill a {long}. The dog barks.")[0]]
     near = "A deep neural network, a neural network, a deep network. The weather in Spain is fine."
     first = [phrase.keyword for phrase in Keywords().rank([near, "Else."], top=3)[0]]
     wide = [phrase.keyword for phrase in Keywords(diversity=0.7).rank([near, "Else."], top=3)[0]]
