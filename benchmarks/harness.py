@@ -30,8 +30,9 @@ _PACKAGES = ("torch", "transformers", "numpy", "scipy", "pyarrow", "pandas", "du
 _INTRODUCTION = """# Performance
 
 `python -m benchmarks --write` writes this page, and `python -m benchmarks.scale --write` its part on scale. Each part
-names the command that measures it again. All contenders must give the same answers; then they run in turn. "Times as
-long" compares each median with the first row of its group. Absolute times hold only for the machine of the part."""
+names the command that measures it again. Contenders that compute the same must give the same answers; then all run in
+turn. "Times as long" compares each median with the first row of its group. Absolute times hold only for the machine of
+the part."""
 
 Rows = list[dict[str, Any]]
 

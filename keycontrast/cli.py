@@ -136,7 +136,7 @@ def keywords(file: File, column: Column = None,
              diversity: Annotated[float, typer.Option(
                  min=0.0, max=1.0, metavar="D", help="0: the best phrases; up to 1: phrases that differ from those "
                                                      "before them (maximal marginal relevance)")] = 0.0,
-             min_count: Annotated[int, typer.Option(min=1, metavar="N", help="keep phrases that N texts have")] = 1,
+             min_count: Annotated[int, typer.Option(min=1, metavar="N", help="keep phrases of at least N texts")] = 1,
              ngram_range: Annotated[tuple[int, int] | None, typer.Option(
                  metavar="MIN MAX", help="fewest and most words; 1 5 unless --candidates is given")] = None,
              threshold: Threshold = None, stop_words: StopWords = None, candidates: Candidates = None,

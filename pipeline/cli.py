@@ -22,7 +22,7 @@ __all__ = ["app", "main"]
 _DIFFERENCE = 40     # lines of it that `use` prints
 configure()
 
-Dataset = Annotated[str | None, typer.Option(help="data set; may be left out if only one has the table")]
+Dataset = Annotated[str | None, typer.Option(help="data set; may be left out if only one has been processed")]
 Hops = Annotated[int, typer.Option(min=1, help="edges from the keyword to the farthest nodes")]
 Signed = Annotated[bool, typer.Option("--signed", help="HCL's keyword graph with signs, in place of the phrase graph")]
 ModelSeed = Annotated[int | None, typer.Option(help="seed of the model (default: the first of its row)")]
@@ -33,14 +33,14 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
         help="stages or instances, such as evaluate_hcl or train_hcl@hcl; everything if none is named")] = None,
         jobs: Annotated[int | None, typer.Option(
             min=1, metavar="N", help="stages that share each GPU (default: 1), or parallel stages without a GPU "
-                                     "(default: 2 or more)")] = None,
+                                     "(default: 2)")] = None,
         force: Annotated[bool, typer.Option("--force", help="run even if nothing has changed, with all seeds")] = False,
         seed: Annotated[int | None, typer.Option(
             help="run the targets again for this seed only")] = None,
         only: Annotated[bool, typer.Option("--only", help="run only the targets, not the stages that they depend "
                                                           "on")] = False,
-        save: Annotated[bool, typer.Option("--save", help="update dvc.lock and metrics even if results differ from the "
-                                           "committed ones by rounding alone")] = False,
+        save: Annotated[bool, typer.Option("--save", help="update dvc.lock and metrics even if the same inputs "
+                                           "gave other bytes than the committed ones")] = False,
         ) -> None:
     """Bring all artifacts up to date, independent stages in parallel, and show the results.
 
@@ -141,8 +141,8 @@ def inspect(path: Annotated[Path | None, typer.Argument(
 def explain(text: Annotated[str, typer.Argument(help="a text id of the data set, or a text", metavar="TEXT_ID|TEXT")],
             dataset: Dataset = None,
             method: Annotated[str | None, typer.Option(
-                help="in place of that of the params: a ranking of textrank.method, tfidf, embedrank or "
-                     "yake")] = None,
+                help="in place of that of the params: a ranking that textrank.method can have, or "
+                     "embedrank or yake")] = None,
             threshold: library.Threshold = None, stop_words: library.StopWords = None,
             as_text: Annotated[bool, typer.Option(
                 "--text", help="treat a number as a text, not as an id")] = False) -> None:
@@ -258,10 +258,10 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
             seed: ModelSeed = None) -> None:
     """Rewrite or classify texts with a trained run; one line of JSON per text.
 
-    `row` counts rows and lines from 0. A rewriter's line has the keyword that was used, `prediction` in ordinary
-    writing and `words` as the model wrote it; a classifier's line has the probability of each class. `unknown_words`
-    and `cut_words` of the PGKPR track are words of the text that the model cannot read. A warning says if a run scores
-    below copying the source.
+    `row` is the number of the row or line, from 0. A paraphraser's line has the keyword that was used, `prediction`
+    in usual spelling and `words` as the model wrote it; a classifier's line has the probability of each class.
+    `unknown_words` and `cut_words` of the PGKPR track are words of the text that the model cannot read. A warning says
+    if a run scores below copying the source.
 
     Example: `keycontrast predict hcl "Two dogs play in the snow." --keyword ball`
     """
@@ -292,7 +292,7 @@ def judge_sheets(
         raters: Annotated[int, typer.Option(min=1, help="raters, one sheet each; PGKPR had ten")] = 3,
         per_item: Annotated[int, typer.Option(min=1, help="raters of each item; all if there are fewer")] = 3,
         references: Annotated[bool, typer.Option("--references", help="judge the reference as a system")] = False,
-        seed: Annotated[int, typer.Option(help="of sample and order")] = 13) -> None:
+        seed: Annotated[int, typer.Option(help="seed of the sample and the order")] = 13) -> None:
     """Write one blinded, shuffled sheet per rater, instructions, and the key that tells which run wrote what.
 
     Criteria and scale are those of the paper of the runs' track.
