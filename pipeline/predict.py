@@ -148,7 +148,7 @@ class StageFinding:
         from stages.keywords.ranking_stage import ranker_of
         from stages.tracks.pgkpr.items import phrase_words, read_words
 
-        params = self.params
+        params, read = self.params, self.params.paraphrase_items.max_length
         language = params.datasets[paths.name].language
         rank = ranker_of("textrank", params.textrank, language, training_idf(paths))
         scored = _attribution(params, paths, device)
@@ -156,8 +156,8 @@ class StageFinding:
         def marks(texts: pa.Table, tokens: pa.Table) -> pa.ChunkedArray:
             words, scores = read_words(tokens), scored(texts, tokens).sort_by("text_id")
             lists = words.beside("table attribution", scores["text_id"].to_numpy(), scores["score"]).to_pylist()
-            expected = np.array([sum(row) for row in lists])
-            return pa.chunked_array([phrase_words(rank(tokens).table, words, expected)])
+            expected = np.array([sum(row[:read]) for row in lists])
+            return pa.chunked_array([phrase_words(rank(tokens).table, words, expected, read)])
 
         return marks
 

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import piece_cases
 import pytest
@@ -31,7 +32,7 @@ from models.common.decoding import Rules, beam_search, contrastive_search
 from models.common.task import Step
 from models.hcl.pretrained import T5, Claps, generated, t5_config, token_contrast
 from stages.common.training import save_notes
-from stages.tracks.hcl.baselines import build
+from stages.tracks.hcl.baselines import PieceTask, build
 from stages.tracks.hcl.data import PieceOrigin
 from stages.tracks.hcl.export import AUTO, export_library_model
 from stages.tracks.hcl.generate import PieceRewriter
@@ -221,6 +222,12 @@ def test_claps_adds_half_of_both_contrasts_and_saves_no_projection(claps):
     parts["loss"].sum().backward()
     assert all(parameter.grad is not None for parameter in whole.parameters())
     assert not [name for name in whole.model.state_dict() if "projection" in name]
+    # Where T5's weights come from another row, the projection is still drawn, and trained at the rate of what is new.
+    training = {"learning_rate": 1e-3, "taken_rate": 1e-4, "encoder_rate": 1.0, "micro_batch": 2}
+    items = SimpleNamespace(mean_target_length=MEAN, example_ids=[0])
+    rates = {group.name: (group.rate, len(group.parameters)) for group in PieceTask(
+        whole.model, items, items, training, 1, taken=True).parameter_groups()}
+    assert rates["beside"] == (1e-3, 2) and rates["rest"] == (1e-4, len(list(whole.model.parameters())))
 
 
 @pytest.fixture(scope="module")

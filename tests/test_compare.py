@@ -133,6 +133,16 @@ def test_a_verdict_takes_several_seeds():
     assert single["seeds"] == 1 and single[["low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"]].isna().all()
 
 
+def test_shared_seeds_decide_the_difference_and_below_three_there_is_no_verdict():
+    """A difference of all seeds beside an interval of some would lie outside it."""
+    runs = [evaluated(name, gain) for name, gain in (("hcl/1", 0.2), ("hcl/2", 0.4), ("hcl/3", 0.6), ("flat/2", 0.0),
+                                                     ("flat/3", 0.0), ("flat/4", 0.0))]
+    row = row_of(run(runs, 200, 0.95, 7), "bleu_1", "hcl (3 seeds)", "flat (3 seeds)")
+    means = [np.mean([one.scored("run")["bleu_1"].mean() for one in both]) for both in (runs[1:3], runs[3:5])]
+    assert row[["first_value", "second_value"]].tolist() == pytest.approx(means, abs=1e-6)
+    assert row["seeds"] == 2 and np.isnan(row["verdict"]) and row["low_seeds"] <= row["difference"] <= row["high_seeds"]
+
+
 def test_only_runs_on_the_same_items_are_compared():
     others = [[f"another reference {number}"] for number in range(ITEMS)]
     runs = [evaluated("one"), evaluated("two"), evaluated("short", items=10),

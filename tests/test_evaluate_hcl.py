@@ -1,6 +1,7 @@
 """The stage evaluate_hcl: scores of a run and of its baselines."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from stages.common.tables import Provenance, as_table, read_frame, read_metadata
 from stages.metrics.bertscore import BertScores
 from stages.metrics.bleu import distinct, sacrebleu, self_bleu
 from stages.metrics.rouge import rouge
-from stages.tracks.common.evaluation import Evaluated, Resampling
+from stages.tracks.common.evaluation import Evaluated, Resampling, word_vectors
 from stages.tracks.common.schemas import keyword_columns
 from stages.tracks.hcl.evaluate import main, run
 
@@ -249,6 +250,14 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     assert metadata["models"]["word_vectors"]["origin"].startswith("static word-piece table")
     assert main(["run-a"]) == 0
     assert (paths.metrics.read_bytes(), paths.scores.read_bytes()) == first
+
+
+def test_vectors_are_trained_on_the_texts_of_the_training_split_alone():
+    items = pd.DataFrame({"split": ["train", "train", "test"], "source": ["a red fox", "a fox", "an owl"],
+                          "references": [["red fox"], ["the fox"], ["owls"]], "negatives": [[], [], []],
+                          "keyword": ["red", "fox", "owl"]})
+    asked = SimpleNamespace(evaluation=SimpleNamespace(emb="train"), seed=1)
+    assert word_vectors(asked, items, items, str)[1]["texts"] == 4    # no keyword is a text
 
 
 def test_stage_takes_vectors_from_a_file_or_the_training_split_and_may_leave_bertscore_out(project):

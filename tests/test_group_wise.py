@@ -101,6 +101,7 @@ def test_candidates_are_the_most_and_the_least_similar_inputs():
     assert cosines[0, 0].tolist() == cosines[0, 1].tolist()  # sources are targets here
     assert cosines[0, 0, 0] > cosines[0, 0, 1] > cosines[0, 0, 2] == 0
     assert torch.equal(candidates(rows, rows, 2, 1)[0], found)
+    assert len({candidates(rows, rows, 2, 1, seed=seed)[0][0, 2].item() for seed in range(9)}) == 2    # ties
 
 
 def test_by_label_the_pairs_of_the_training_split_match_and_the_own_one_is_among_them():

@@ -217,5 +217,11 @@ def test_an_evaluated_context_is_one_item_with_all_its_right_responses(tmp_path,
     assert [texts.loc[list(ids)].tolist() for ids in tested["reference_ids"]] == [
         [one[1], other[1]] for one, other in zip(evaluated[::2], evaluated[1::2], strict=True)]
     assert [ids[0] for ids in tested["reference_ids"]] == tested["target_id"].tolist()
+    # Of words that several contexts are answered with, the negative is none that answers its own.
+    several = [(context, word) for number, (context, _) in enumerate(dialogues(8, seed=5))
+               for word in (f"r{number % 3}", f"r{(number + 1) % 3}")]
+    answered = made_of(None, tmp_path, read=[*rows(pairs), *rows(several, split="test", file="u")], douban_neg=neg)
+    judged = answered.examples[answered.examples["split"] == "test"]
+    assert len(judged) == 8 and not any(row.negative_id in row.reference_ids for row in judged.itertuples())
     rest = items[items["split"] != "test"]  # each pair is an item, those of one context too
     assert len(rest) == 61 and rest["reference_ids"].map(len).eq(1).all()

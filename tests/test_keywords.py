@@ -78,7 +78,6 @@ def test_keywords_of_all_texts_and_their_counts():
     assert made.counts == {
         "texts_by_method": {"idf": 1, "none": 1, "textrank": 4},
         "keywords": {"distinct": 6, "distinct_in_training": 3},
-        "share_source_is_target": 0.0, "share_target_is_negative": 0.5,
         "share_source_known": {"validation": 0.0, "test": 1.0}}
     assert made.fallbacks == ["1 texts have no ranked keyword: the word of highest IDF was taken",
                               "1 texts have no keyword at all"]

@@ -8,7 +8,6 @@ from functools import reduce
 import matplotlib
 import pytest
 import typer
-import yaml
 from source_imports import ROOT
 
 import keycontrast
@@ -20,18 +19,6 @@ from stages.params import Params
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 METHODS = [ROOT / "docs" / f"{method}.md" for method in ("hcl", "pgkpr", "clld")]
-MKDOCS = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506 - strings alone
-
-
-def test_every_document_has_its_place_in_the_navigation():
-    def named(part):
-        return [part] if isinstance(part, str) else [
-            name for inner in (part.values() if isinstance(part, dict) else part) for name in named(inner)]
-
-    written = [path.name for path in (ROOT / "docs").iterdir() if path.suffix in (".md", ".ipynb")]
-    made = [name for name in pages.OUTSIDE.values() if name.endswith(".md")]
-    assert sorted(named(MKDOCS["nav"])) == sorted([*written, *made, "api.md", "commands.md", "data-dictionary.md"])
-    assert all((ROOT / source).exists() for source in pages.OUTSIDE)
 
 
 def test_references_have_every_public_name_every_command_and_every_table():

@@ -7,10 +7,8 @@ import pytest
 import yaml
 
 from keycontrast.errors import InputError
-from pipeline.recipes import read_recipe
 from stages.common.settings import declared, module_of, read_params, stage_params, stage_values
 from stages.params import load_params, parse_params, with_what_dvc_reads
-from stages.tracks.clld.tables import source_of
 
 ROOT = Path(__file__).resolve().parent.parent
 OF = "artifacts/confusing_pairs/"
@@ -281,18 +279,3 @@ def test_models_and_runs_of_two_tracks_cannot_share_a_folder(unclassified, earli
     content["models"]["clld"][earlier] = {"dataset": "questions"}
     assert refused(content) == [f"{block}.clld.{earlier}: {block}.{earlier} has one of that name too, and both would "
                                 f"write the same folder; rename one of them" for block in ("models", "runs")]
-
-
-@pytest.mark.parametrize("dataset", ["trec6", "mr", "r8", "r52", "20ng"])
-def test_every_data_set_has_the_papers_settings(dataset):
-    params = read_recipe("paper-clld", data="/data", folder=ROOT / "recipes", changes=[f"dataset={dataset}"])
-    training = params.train_clld.training
-    assert (training.epochs, training.patience, training.batch_size, training.micro_batch) == (50, 10, 128, 128)
-    assert training.schedule == "constant"
-    assert params.train_clld.max_length == 128 and not any(model.overrides for model in params.models.clld.values())
-    assert all(model.seeds == [13, 14, 15] for model in params.models.clld.values())
-    rows, contrasts = {}, ["none", "uniform", "static_tau_pairs", "adaptive"]
-    for name, model in params.models.clld.items():
-        rows.setdefault(source_of(params, name), []).append(model.contrast)
-    assert rows == {"hub:bert-base-uncased": [*contrasts, "supcl_seq", "simcse"], "hub:albert-base-v2": contrasts,
-                    "textcnn": contrasts}

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from models.hcl.settings import KeywordSettings
-from stages.results.published import NOTES, dataset_kind_of, paper
+from stages.results.published import dataset_kind_of, paper
 from stages.results.tracks.clld import CLLD
 from stages.results.tracks.hcl import HCL
 from stages.results.tracks.pgkpr import PGKPR
@@ -98,17 +98,6 @@ def test_a_row_of_no_epoch_is_no_row_of_the_paper(track, settings):
     assert track.names.label(start) == f"{track.names.label(whole)}, as it starts"
     assert track.published_rows(whole, "qqp" if track is HCL else "mscoco")
     assert not track.published_rows(start, "qqp" if track is HCL else "mscoco")
-
-
-def test_the_misprints_are_kept_and_marked():
-    cell = CLLD_TABLES["II, MR"].rows["ALBERT+CLLD"].cells["accuracy"]
-    assert (cell.text, cell.value, cell.flag) == ("97.0", 97.0, "!8") and "almost surely 87.0" in NOTES["!8"]
-    row = TABLES["1c"].rows["Transformer"]
-    assert (row.cells["bleu_2"].text, row.cells["bleu_2"].flag) == ("0.0596", "!1") and "0.0956" in NOTES["!1"]
-    assert row.cells["bleu_2"].value < row.cells["bleu_1"].value / 3
-    flagged = {number: [(row.name, metric, cell.flag) for row in table.rows.values()
-                        for metric, cell in row.cells.items() if cell.flag] for number, table in PGKPR_TABLES.items()}
-    assert [len(cells) for cells in flagged.values()] == [2, 2, 3, 0]
 
 
 @pytest.mark.parametrize(("contrast", "source", "kind", "names"), [

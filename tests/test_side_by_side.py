@@ -15,7 +15,7 @@ from stages.common.seeds import flipped
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
 from stages.keywords import side_by_side, yake
 from stages.keywords.params import Yake
-from stages.keywords.pos_frequency import FAMILIES, OTHER, Counted, counted_rows, frequency_table
+from stages.keywords.pos_frequency import COUNTED, FAMILIES, OTHER, Counted, counted_rows, frequency_table
 from stages.keywords.side_by_side import COLUMNS, Agreement, best
 from stages.tracks.pgkpr.items import fixed_masks
 
@@ -123,6 +123,11 @@ def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read():
                for table in counted_in(given, {1: 1}, 5).values())  # was not scored
     with pytest.raises(InputError, match="table tokens: text 6 has no row"):
         counted_in(given, {1: 0, 2: 6}, 5)
+    spaced = pa.Table.from_pylist([{"text_id": 0, "tag": ["NN", "_SP", "NN"], "pos": ["NOUN", "SPACE", "NOUN"],
+                                    "score": [0.5, 0.0, 0.5], "primary": [True] * 3}], schema=COUNTED)
+    table = frequency_table(spaced, Counted("test", np.array(names), np.zeros(4, dtype=int)), "en", 5)
+    read = fixed_masks(rows.assign(score_xx=[np.full(2, 0.5)] * 4), "xx", 5)    # of words alone
+    assert table.query("method == 'attribution' and pos == 'NN'")["keywords"].item() == np.concatenate(read).sum()
     masks = [flipped(np.full(30, 0.5), 5, "xx", name)[:17].tolist() for name in names]
     half = pd.DataFrame({"example_id": names, "source_words": [["w"] * 30] * 4, "score_xx": [np.full(30, 0.5)] * 4})
     assert masks == [mask.tolist() for mask in fixed_masks(half, "xx", 5, max_length=17)] and masks[0] != masks[1]

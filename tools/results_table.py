@@ -29,11 +29,20 @@ from pipeline.recipes import plan
 from stages.common.figures import PALETTE, drawing, finished
 from stages.metrics.bleu import RELEASED_WEIGHTS, corpus_bleu_of_sums
 from stages.metrics.registered import metric
-from stages.metrics.resampling import Members, OverSeeds, Statistic, interval, mean_statistic, over_seeds, resampled
+from stages.metrics.resampling import (
+    VERDICT,
+    Members,
+    OverSeeds,
+    Statistic,
+    interval,
+    mean_statistic,
+    over_seeds,
+    resampled,
+)
 from stages.results.published import dataset_kind_of
 from stages.results.tracks import TRACKS
 
-RESAMPLES, LEVEL, VERDICT = 2000, 0.95, 3  # seeds that a verdict takes
+RESAMPLES, LEVEL = 2000, 0.95
 NOTHING = Members(np.zeros(1), np.zeros((1, RESAMPLES)))
 
 

@@ -8,8 +8,7 @@ PAD, UNK, BOS, EOS, SEP, NOK, MASK = range(7)
 IGNORE = -100  # target at positions that are not to be predicted
 # Settings that are gone, and the value that the code now always has; models that were saved with it can be loaded.
 _GONE = {"latent.enters": "memory+embed", "latent.word_dropout": 0.0, "latent.batch_norm": 0.0,
-         "latent.bow_loss": False, "latent.posterior": "absolute",
-         "ianet.embeddings": "shared", "ianet.norms": "shared", "source": {"wrapped": False}}
+         "latent.bow_loss": False, "latent.posterior": "absolute"}
 
 
 def setting(default: Any, text: str | None = None, **bounds: float) -> Any:

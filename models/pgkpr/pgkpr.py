@@ -38,7 +38,7 @@ class RewriterConfig(PretrainedConfig):
 
     def __init__(self, architecture: str = "pgkpr", vocab_size: int = 8000, **groups: Any) -> None:
         self.architecture, self.vocab_size = architecture, vocab_size
-        given = {name: groups.pop(name) for name in (*GROUPS, "source") if groups.get(name) is not None}
+        given = {name: groups.pop(name) for name in GROUPS if groups.get(name) is not None}
         values = filled(settings.RewriterSettings(), given)
         for name in GROUPS:
             setattr(self, name, getattr(values, name))

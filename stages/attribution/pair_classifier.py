@@ -85,8 +85,8 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
         kept = generator(seed, STAGE, "sample", split).choice(len(pairs), max_sources, replace=False)
         pairs = [pairs[position] for position in sorted(kept.tolist())]
     if not pairs:
-        raise InputError(f"table examples: the {split} split has no pair. Give ingest.{split} a larger share, or "
-                         f"more data.")
+        raise InputError(f"table examples: the {split} split has no pair. Give more data, or change "
+                         f"ingest.validation and ingest.test.")
     labelled = mine[(mine["negative_origin"] == "labelled") & mine["source_id"].isin([source for source, _ in pairs])]
     if rule == "released" and len(labelled):
         different = _distinct_pairs(labelled, "negative_id")

@@ -14,9 +14,6 @@ from stages.ingest.sources import Connected, rule_of
 from stages.ingest.splits import TEST, TRAIN, VALIDATION, large_components
 from stages.ingest.texts import NO_TEXT, TextFile, letter_hashes, text_mask
 
-# HCL, section 4.1: stories of ROCStories; dialogues of Douban, training, validation and test together.
-PAPER_STORIES, PAPER_DIALOGUES = 98_163, 218_039 + 2 * 10_000
-
 
 def by_split(split: np.ndarray) -> dict[str, int]:
     """Return how many items each split has, given the (n_items,) split of each; those of the graph where any are."""
@@ -66,12 +63,11 @@ def source_counts(found: Connected, params: Ingest) -> dict[str, Any]:
     rules, good = partners.rule_counts(), int(np.count_nonzero(rows.label == 1))
     if rows.structure == "stories":
         modes = {"ending": good, "next_sentence": (SENTENCES - 1) * good, "lead_to_rest": good}
-        return counts | {"stories": good, "paper_stories": PAPER_STORIES, "roc_mode": params.roc_mode,
-                         "items_by_mode": modes, "negatives_by": "mined" if mined else params.roc_neg,
-                         **triples(modes[params.roc_mode])}
+        return counts | {"stories": good, "roc_mode": params.roc_mode, "items_by_mode": modes,
+                         "negatives_by": "mined" if mined else params.roc_neg, **triples(modes[params.roc_mode])}
     if rows.structure == "dialogue":
         with_candidates = int(np.count_nonzero(np.diff(rows.further.bounds)[:good]))
-        return counts | {"responses": {"right": good, "wrong": len(rows) - good}, "paper_dialogues": PAPER_DIALOGUES,
+        return counts | {"responses": {"right": good, "wrong": len(rows) - good},
                          "responses_with_candidates": with_candidates,
                          "negatives_by": "mined" if mined else params.douban_neg,
                          **triples(good, rules[rule_of(rows.structure, params)])}

@@ -191,7 +191,8 @@ def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: n
     since data sets sample those of the test from training.
     """
     refused, evaluated = _said(items, group), np.isin(split, (VALIDATION, TEST))
-    tested = {*items.source[evaluated].tolist(), *items.target[evaluated].tolist()}
+    outputs, owners = items.outputs
+    tested = {*items.source[evaluated].tolist(), *outputs[evaluated[owners]].tolist()}
     return np.array([_first((text for text in candidates.of(item) if evaluated[item] or text not in tested),
                             refused(item)) for item in asked.tolist()], np.int32)
 
@@ -236,11 +237,12 @@ def _first(outputs: Iterable[int], refused: set[int]) -> int:
 def _said(items: Items, group: np.ndarray) -> Callable[[int], set[int]]:
     """Return a function from an item to the inputs and outputs of its component."""
     of_item = group[items.source]
-    members = grouped(of_item, np.arange(len(items)), int(group.max(initial=-1)) + 1)
+    outputs, owners = items.outputs
+    members = grouped(np.concatenate([of_item, of_item[owners]]), np.concatenate([items.source, outputs]),
+                      int(group.max(initial=-1)) + 1)
 
     def said(item: int) -> set[int]:
-        places = members.of(int(of_item[item]))
-        return {*items.source[places].tolist(), *items.target[places].tolist()}
+        return set(members.of(int(of_item[item])))
 
     return said
 

@@ -24,7 +24,6 @@ from stages.common.examples import (
 )
 from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import SPLITS
 from stages.common.tables import Provenance, read_batches, read_metadata, table_writer, write_json
 from stages.common.text_tables import METHOD_TABLES, TOKENS
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
@@ -107,7 +106,7 @@ class Tally:
         self._unscored += unscored
 
     def counts(self, examples: Iterable[pa.Table]) -> dict[str, Any]:
-        """Return the number of keywords by method and, for triples, the shares that limit a contrast of keywords."""
+        """Return the number of keywords by method and, of pairs, the share of sources with a keyword of training."""
         known = np.zeros(len(self._numbers), dtype=bool)
         known[self._keyword[:len(self._training)][self._training]] = True
         hits: Counter[str] = Counter()
@@ -115,20 +114,16 @@ class Tally:
         for piece in examples:
             if is_single(piece):
                 continue
-            source, target, negative = (self._keyword_of(piece, role) for role in ("source", "target", "negative"))
-            split = {name: pc.equal(piece["split"], name).to_numpy() for name in SPLITS}
-            with_negative = split["train"] & pc.is_valid(piece["negative_id"]).to_numpy()
-            for name, hit, among in (("target", source == target, split["train"]),
-                                     ("negative", target == negative, with_negative),
-                                     *((unseen, known[source], split[unseen]) for unseen in _UNSEEN)):
-                hits[name] += int((hit & among).sum())
+            of_source = known[self._keyword[piece["source_id"].to_numpy()]]
+            for name in _UNSEEN:
+                among = pc.equal(piece["split"], name).to_numpy()
+                hits[name] += int((of_source & among).sum())
                 totals[name] += int(among.sum())
         # None where there is nothing to count.
         share = {name: round(hits[name] / totals[name], 6) if totals[name] else None for name in totals}
         return {"texts_by_method": dict(sorted(self._methods.items())),
                 "keywords": {"distinct": len(self._numbers), "distinct_in_training": int(known.sum())},
-                **({"share_source_is_target": share["target"], "share_target_is_negative": share["negative"],
-                    "share_source_known": {name: share[name] for name in _UNSEEN}} if share else {})}
+                **({"share_source_known": share} if share else {})}
 
     def fallbacks(self) -> list[str]:
         """Return a sentence per fall-back that was taken."""
@@ -140,11 +135,6 @@ class Tally:
         if self._methods["none"]:
             sentences.append(f"{self._methods['none']} texts have no keyword at all")
         return sentences
-
-    def _keyword_of(self, examples: pa.Table, role: str) -> np.ndarray:
-        """Return the number of the keyword of each example's text in a role; 0 where it has none."""
-        ids = pc.fill_null(examples[f"{role}_id"], -1).to_numpy()
-        return np.where(ids < 0, 0, self._keyword[ids])
 
 
 def _work(process: StageProcess) -> None:

@@ -80,7 +80,11 @@ def frequency_table(rows: pa.Table, counted: Counted, language: str, seed: int) 
     if missing := sorted(set(counted.sources.tolist()) - set(rows["text_id"].to_pylist())):
         raise InputError(f"table tokens: text {missing[0]} has no row. Run `keycontrast run`.")
     sources, table = rows.to_pandas().set_index("text_id").loc[counted.sources], list[dict[str, Any]]()
-    coins = [scores if scores is None else flipped(np.asarray(scores, dtype=np.float64), seed, "xx", example)
+    words = [np.asarray(pos) != "SPACE" for pos in sources["pos"]]    # PGKPR reads no white space
+    for name in sources.columns:
+        sources[name] = [row if row is None else np.asarray(row)[kept]
+                         for row, kept in zip(sources[name], words, strict=True)]
+    coins = [scores if scores is None else flipped(scores.astype(np.float64), seed, "xx", example)
              for example, scores in zip(counted.examples.tolist(), sources["score"], strict=True)]
     for method, weights in (("attribution", coins), ("attribution_expected", sources["score"]),
                             ("psi", sources["primary"])):

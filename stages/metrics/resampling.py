@@ -15,6 +15,7 @@ _BLOCK = 2_000_000
 # Differences below this are ties: equal systems may differ in the last bit of a sum.
 _TIE = 1e-12
 POWER = 0.8     # share of experiments in which a difference of size `detectable` would be found
+VERDICT = 3     # seeds that a verdict takes
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,16 @@ class OverSeeds:
         if self.p_value >= 1 - level:
             return 0
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
+
+
+def on_shared_seeds(first: Members, second: Members) -> tuple[Members, Members]:
+    """Return both with the members that are paired by seed; as they are if they share fewer than two seeds."""
+    pairs = _paired(first, second)
+    if pairs is None or len(pairs[0]) < 2:
+        return first, second
+    left, right = (Members(one.values[places], one.samples[places], [one.seeds[place] for place in places if one.seeds])
+                   for one, places in zip((first, second), pairs, strict=True))
+    return left, right
 
 
 def over_seeds(first: Members, second: Members, level: float, seed: int) -> OverSeeds | None:

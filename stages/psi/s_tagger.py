@@ -97,8 +97,8 @@ def labelled_sources(examples: pd.DataFrame, lower: Texts, psi: pa.Table,
         if len(labels):
             labelled.append((pair[0], labels))
     if not labelled:
-        raise InputError(f"table examples: the {split} split has no source with words. Give ingest.{split} a larger "
-                         f"share, or more data.")
+        raise InputError(f"table examples: the {split} split has no source with words. Give more data, or change "
+                         f"ingest.validation and ingest.test.")
     return labelled
 
 

@@ -16,7 +16,16 @@ from keycontrast.errors import InputError
 from stages.common.paths import RunPaths
 from stages.common.schemas import TableSchema
 from stages.common.tables import rounded
-from stages.metrics.resampling import Members, Statistic, interval, over_seeds, p_value, resampled
+from stages.metrics.resampling import (
+    VERDICT,
+    Members,
+    Statistic,
+    interval,
+    on_shared_seeds,
+    over_seeds,
+    p_value,
+    resampled,
+)
 from stages.results.track import TrackResults
 from stages.tracks.common.schemas import STRATA
 
@@ -28,7 +37,7 @@ PAIRED = TableSchema(
         ("first", pa.string(), "run: all its seeds taken together, or one of them, such as hcl/14; or a baseline"),
         ("second", pa.string(), "run or name that it is compared with"),
         ("items", pa.int64(), "evaluated items"),
-        ("first_value", pa.float64(), "metric of the first"),
+        ("first_value", pa.float64(), "metric of the first, of the seeds that both have if these are several"),
         ("second_value", pa.float64(), "metric of the second"),
         ("difference", pa.float64(), "first minus second"),
         ("low", pa.float64(), "lower end of the bootstrap interval of the difference"),
@@ -42,7 +51,7 @@ PAIRED = TableSchema(
         ("p_seeds", pa.float64(), "two-sided, of the t test over seeds"),
         ("detectable", pa.float64(), "difference that as many seeds and items would find in four tables of five"),
         ("verdict", pa.int64(), "sign of the difference if interval over items and seeds and t test both find it, "
-                                "else 0"),
+                                "else 0; null below three seeds"),
     ))
 
 BY_STRATUM = TableSchema(
@@ -207,9 +216,10 @@ def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mappin
     for first, second in combinations(systems, 2):
         if set(first.runs) & set(second.runs):
             continue    # a run and its own group
-        for metric, left in measured[first.name].items():
-            right = measured[second.name].get(metric)
-            if right is not None:
+        for metric, one in measured[first.name].items():
+            other = measured[second.name].get(metric)
+            if other is not None:
+                left, right = on_shared_seeds(one, other)
                 differences = left.samples.mean(axis=0) - right.samples.mean(axis=0)
                 low, high = interval(differences, level)
                 yield rounded({"metric": metric, "first": first.name, "second": second.name,
@@ -223,7 +233,7 @@ def _over_seeds(left: Members, right: Members, level: float, seed: int) -> dict[
     if test is None:
         return {"seeds": 1} | dict.fromkeys(("low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"))
     return {"seeds": test.seeds, "low_seeds": test.low, "high_seeds": test.high, "p_seeds": test.p_value,
-            "detectable": test.detectable, "verdict": test.sign(level)}
+            "detectable": test.detectable, "verdict": test.sign(level) if test.seeds >= VERDICT else None}
 
 
 def summary(system: ComparedSystem, measured: Mapping[str, Members], level: float) -> dict[str, Any]:

@@ -120,7 +120,8 @@ class System:
 class Difference:
     """One system minus another on one metric, on the same items; see table ``paired``.
 
-    ``over_seeds`` (the interval over items and seeds) and ``sign`` (0 if chance may explain it) are None for one seed.
+    ``over_seeds`` (the interval over items and seeds) is None for one seed, ``sign`` (0 if chance may explain it) below
+    three.
     """
 
     metric: Metric
@@ -140,7 +141,7 @@ class Difference:
 
     @property
     def verdict(self) -> int:
-        """1 better, -1 worse, 0 if chance may explain it, for one seed, or for a metric without direction."""
+        """1 better, -1 worse, 0 if chance may explain it, if not judged, or for a metric without direction."""
         return (self.sign or 0) * self.metric.direction
 
     @property
@@ -149,7 +150,7 @@ class Difference:
         return ((self.low > 0) - (self.high < 0)) * self.metric.direction
 
     def said(self, words: Mapping[int, str], start: str = "") -> str:
-        """Return ``start`` and the word for the verdict; nothing for one seed, which gives no verdict."""
+        """Return ``start`` and the word for the verdict; nothing below three seeds, which give no verdict."""
         return f"{start}{words[self.verdict]}" if self.judged else ""
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from stages.metrics.registered import Metric, metric
+from stages.metrics.resampling import VERDICT
 from stages.results.model import BASELINE, BETTER, HELPS, Block, Difference, System
 from stages.results.page.tables import number
 from stages.results.track import TrackResults
@@ -58,7 +59,7 @@ class Answer:
     base: str
     column: Metric
     differences: list[tuple[System, DifferenceRow]]
-    one_seed: bool
+    few_seeds: bool
 
 
 def answer(block: Block) -> Answer:
@@ -73,13 +74,13 @@ def answer(block: Block) -> Answer:
     near = _reach([one for _, one in compared.values() if one.name not in _FAR])
     rows = [(system, _row(one, _reach([one]) if one.name in _FAR else near, _said(system, base, one, block.track)))
             for system, one in compared.values()]
-    return Answer(f"{sentence}.", base.name, column, rows, any(len(one.seeds) < 2 for one in block.systems))
+    return Answer(f"{sentence}.", base.name, column, rows, any(len(one.seeds) < VERDICT for one in block.systems))
 
 
 def _clauses(base: System, found: Sequence[tuple[System, Difference]], track: TrackResults) -> list[str]:
     """Return which parts of the method help, and which systems the base is better or worse than.
 
-    Where there is one seed, baselines are compared over items alone, as this training ended, and other rows not at all.
+    Below three seeds, baselines are compared over items alone, as these trainings ended, and other rows not at all.
     """
     parts: dict[int, list[str]] = {1: [], -1: [], 0: []}
     others: dict[int, list[str]] = {1: [], -1: [], 0: []}
@@ -99,7 +100,7 @@ def _clauses(base: System, found: Sequence[tuple[System, Difference]], track: Tr
 
 
 def _said(system: System, base: System, difference: Difference, track: TrackResults) -> str:
-    """Return the verdict on a row in words; empty if there is one seed."""
+    """Return the verdict on a row in words; empty below three seeds."""
     part = removed_part(system, base, track)
     # The part that a row lacks helps if the row is worse.
     return difference.turned().said(HELPS, f"{part}: ") if part else difference.said(BETTER)

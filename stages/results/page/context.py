@@ -118,9 +118,9 @@ class Page:
         return [view for view in self.datasets if view.tops or view.graph]
 
     @property
-    def one_seed(self) -> bool:
-        """Whether a row has one seed alone, which gives no verdict."""
-        return any(block.answer.one_seed for block in self.blocks)
+    def few_seeds(self) -> bool:
+        """Whether a row has fewer seeds than a verdict takes."""
+        return any(block.answer.few_seeds for block in self.blocks)
 
     @property
     def sections(self) -> list[tuple[str, str]]:

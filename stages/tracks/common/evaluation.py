@@ -58,7 +58,7 @@ def word_vectors(params: Params, predictions: pd.DataFrame, items: pd.DataFrame,
         return vectors, {**resolved.description, "origin": "static word-piece table of the encoder, mean per word",
                          "size": vectors.size}
     if emb == "train":
-        texts = map(cut, _texts(items[items["split"] == "train"]))
+        texts = map(cut, _texts(items[items["split"] == "train"].assign(keyword=None)))
         table = vectors_from_training(texts, derived_seed(params.seed, SEEDED_AS, emb))
     else:
         wanted = _texts(items) | set(predictions["prediction"])

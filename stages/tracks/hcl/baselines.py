@@ -168,9 +168,9 @@ class CandidateBatches(TripleBatches):
     training split and 0 for others. The item itself is a candidate only by ``label``.
     """
 
-    def __init__(self, *args: Any, score: str) -> None:
+    def __init__(self, *args: Any, score: str, seed: int) -> None:
         super().__init__(*args)
-        self.chosen, self.scores = candidates(self.sources, self.targets, label=score == "label")
+        self.chosen, self.scores = candidates(self.sources, self.targets, label=score == "label", seed=seed)
 
     def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the tensors of ``items`` and of their candidates."""
@@ -184,7 +184,7 @@ class CandidateBatches(TripleBatches):
 
 
 def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], top: int = 5,
-               tail: int = 5, label: bool = False) -> tuple[Tensor, Tensor]:
+               tail: int = 5, label: bool = False, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Return candidates (n, C) of items, by their word pieces, at most top + tail, and scores (n, 2, C)."""
     n, size = len(sources), 1 + max(max(row, default=0) for row in [*sources, *targets])
     x, y = (_counts(rows, size) for rows in (sources, targets))
@@ -193,7 +193,7 @@ def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]
     lengths = torch.tensor([float(len(row)) for row in sources])[x.indices()[0]]
     tf = x.values() / (x.values() + _K1 * (1 - _B + _B * lengths / lengths.mean()))
     saturated, (x_vectors, y_vectors) = _with_values(x, tf), (_unit(part, idf) for part in (x, y))
-    order = torch.from_numpy(np.random.default_rng(0).permutation(n)).float() / n * 1e-6  # decides ties alone
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(n)).float() / n * 1e-6  # decides ties alone
     count, chosen, scores = min(top + tail, n if label else n - 1), [], []
     itself = torch.tensor(torch.inf if label else -torch.inf)
     for first in range(0, n, _ROWS):
@@ -234,12 +234,14 @@ def _with_values(like: Tensor, values: Tensor) -> Tensor:
                                    check_invariants=False)
 
 
-def batches_of(items: pd.DataFrame, values: Mapping[str, Any], start: Start, training: bool = True) -> TripleBatches:
+def batches_of(items: pd.DataFrame, values: Mapping[str, Any], start: Start, training: bool = True,
+               seed: int = 0) -> TripleBatches:
     """Return the batches of items of one split; group-wise training items have candidates beside them."""
     cut = values["training"]
     given = items, start.tokenizer, cut["max_source"], cut["max_target"], cut["keep"], start.marks
     if training and values["architecture"] == "group_wise":
-        return CandidateBatches(*given, score=values["group_wise"]["score"])
+        return CandidateBatches(*given, score=values["group_wise"]["score"],
+                                seed=derived_seed(seed, STAGE, "candidates"))
     return TripleBatches(*given)
 
 
@@ -250,22 +252,25 @@ class PieceTask(Task):
     validation: TripleBatches
 
     def __init__(self, model: Any, train: TripleBatches, validation: TripleBatches, training: Mapping[str, Any],
-                 seed: int) -> None:
+                 seed: int, taken: bool = False) -> None:
         self.model, self.module = model, model.trainee()
         self.train, self.validation = train, validation
-        self.learning_rate, self.encoder_rate = training["learning_rate"], training["encoder_rate"]
+        self.new_rate, self.encoder_rate = training["learning_rate"], training["encoder_rate"]
+        self.learning_rate = (training["taken_rate"] or self.new_rate) if taken else self.new_rate
         self.batch_size = training["micro_batch"]
         self.divisor = train.mean_target_length
         self.noise = data.fixed_noise(validation.example_ids, model.noise_size, seed, STAGE, "eps")
 
     def parameter_groups(self) -> list[Parameters]:
-        """Return the parameters of the encoder, if the model has one, and all others."""
-        groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
-        prefix = self.model.encoder_prefix
+        """Return the parameters of the encoder, if the model has one, of what is trained beside it, and all others."""
+        groups: dict[str, list[nn.Parameter]] = {"encoder": [], "beside": [], "rest": []}
+        prefix, inside = self.model.encoder_prefix, set(self.model.parameters())
         for name, parameter in self.module.named_parameters():
-            groups[prefix is not None and name.removeprefix("model.").startswith(prefix)].append(parameter)
-        return [Parameters("encoder", groups[True], self.encoder_rate),
-                Parameters("rest", groups[False], self.learning_rate)]
+            encodes = prefix is not None and name.removeprefix("model.").startswith(prefix)
+            groups["encoder" if encodes else "rest" if parameter in inside else "beside"].append(parameter)
+        return [Parameters("encoder", groups["encoder"], self.encoder_rate),
+                Parameters("rest", groups["rest"], self.learning_rate),
+                Parameters("beside", groups["beside"], self.new_rate)]
 
     def lengths(self) -> list[int]:
         """Return the tokens of each training item's source and target, marks not counted."""
@@ -314,21 +319,19 @@ def train_baseline(job: SeedTraining, values: Mapping[str, Any], items: pd.DataF
         initial, described = load_pieces(init.folder, architecture), init.described()
     if not job.begin(training, [paths.table(schema.name) for schema in data.TABLES], {**start.described, **described}):
         return
-    train, validation = (batches_of(split_of(items, split, "examples"), values, start, split == "train")
+    train, validation = (batches_of(split_of(items, split, "examples"), values, start, split == "train", job.seed)
                          for split in ("train", "validation"))
     settings = loop_settings({**training, "bucket": True})
     torch.manual_seed(derived_seed(job.seed, STAGE, "weights"))
     model = build(values, start, train.mean_target_length)
-    rates = training
     if initial is not None:
         shapes, others = ({name: value.shape for name, value in part.state_dict().items()} for part in (model, initial))
         unlike = sorted(name for name in shapes.keys() | others if shapes.get(name) != others.get(name))
         if unlike:
             raise InputError(f"models.hcl: the model in init has other sizes ({unlike[0]}); give both rows the same.")
         model.load_state_dict(initial.state_dict())
-        rates = {**training, "learning_rate": training["taken_rate"] or training["learning_rate"]}
     nn.Module.to(model, job.device)
-    task = PieceTask(model, train, validation, rates, job.seed)
+    task = PieceTask(model, train, validation, training, job.seed, taken=initial is not None)
     settings = replace(settings, final_from_step=model.settled(settings.total_steps(len(train))))
     history = fit(task, settings, job.store, partial(derived_seed, job.seed, STAGE), job.open_bar)
     on = data.PieceOrigin(architecture, paths.name, start.said, asdict(start.marks),

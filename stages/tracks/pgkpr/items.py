@@ -225,12 +225,12 @@ def _one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> pa.ListArray:
+def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray, max_length: int) -> pa.ListArray:
     """Return which tokens of each text are keywords by table ``textrank``: a list each.
 
     Phrases give their words best phrase first, and within a phrase the last word first, which is its head, until
-    round(``expected``) words of the text (T,) are marked. With the sums of attribution scores as ``expected``, two
-    methods are compared at one share of words.
+    round(``expected``) words of the first ``max_length`` of the text (T,) are marked. With the sums of attribution
+    scores of these as ``expected``, two methods are compared at one share of words.
     """
     rows = ranking.filter(pc.greater(ranking["rank"], 0)).sort_by([("text_id", "ascending"), ("rank", "ascending")])
     text = words.positions(rows["text_id"].to_numpy())
@@ -243,7 +243,9 @@ def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> p
     token = np.repeat(words.offsets[text] + end - 1, lengths) - within(lengths)
     token = token[words.kept[token]]     # white space is no word
     token = token[np.sort(np.unique(token, return_index=True)[1])]   # of overlapping phrases the better one has it
-    owner = np.searchsorted(words.offsets, token, side="right") - 1
+    owner, before = np.searchsorted(words.offsets, token, side="right") - 1, np.cumsum(words.kept) - words.kept
+    read = before[token] - before[words.offsets[owner]] < max_length
+    token, owner = token[read], owner[read]
     marked = within(np.bincount(owner, minlength=len(words.ids))) < np.rint(expected)[owner]
     mask = np.zeros(len(words.kept), dtype=bool)
     mask[token[marked]] = True
@@ -290,7 +292,7 @@ def fixed_masks(items: pd.DataFrame, which: str, seed: int, mark_all: bool = Fal
     if which not in _FLIPPED:
         return [row.astype(bool)[:max_length] for row in rows]
     if which == "random":
-        rows = [np.full(len(row), row.mean()) for row in rows]
+        rows = [np.full(len(row), row[:max_length].mean()) for row in rows]
     masks = [flipped(row, seed, which, example).astype(bool)[:max_length]
              for row, example in zip(rows, items["example_id"].tolist(), strict=True)]
     if mark_all:

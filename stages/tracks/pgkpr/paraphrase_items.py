@@ -195,7 +195,7 @@ def run(tables: Mapping[str, Batches], size: int, max_length: int,
         batch_pairs, _ = find_pairs(batch.to_pandas(), inputs)
         for _, pairs in batch_pairs.groupby(batch_pairs["words"].clip(lower=_LEAST).cumsum() // PIECE):
             words = TextWords(inputs.words.of(np.unique(pairs[["source", "target"]])))
-            scores = _scores(pairs, words, inputs)
+            scores = _scores(pairs, words, inputs, max_length)
             counts.append(_counted(pairs, words, scores, known, max_length))
             write(_rows(pairs, words, scores, inputs))
     fallbacks = [f"{count} {kind if count > 1 else kind.removesuffix('s')} left out, because a text has no words"
@@ -214,7 +214,7 @@ def _rows(pairs: pd.DataFrame, words: TextWords, scores: Mapping[str, pa.Array],
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
 
-def _scores(pairs: pd.DataFrame, words: TextWords, inputs: Inputs) -> dict[str, pa.Array]:
+def _scores(pairs: pd.DataFrame, words: TextWords, inputs: Inputs, max_length: int) -> dict[str, pa.Array]:
     """Return the scores and marks of the words of the source of each pair; null in unread columns."""
     columns = dict.fromkeys([*SCORES, "primary_textrank"], pa.nulls(len(pairs), pa.list_(pa.bool_())))
     for name, rows in inputs.scores.items():
@@ -231,8 +231,8 @@ def _scores(pairs: pd.DataFrame, words: TextWords, inputs: Inputs) -> dict[str, 
         columns[name] = lists.take(pa.array(row))
     if inputs.textrank is not None:
         source, expected = words.positions(pairs["source"].to_numpy()), np.zeros(len(words.ids))
-        expected[source] = _sums(columns["score_xx"])     # the same in every pair of a source
-        marks = items.phrase_words(inputs.textrank.all_of(words.ids), words, expected)
+        expected[source] = _sums(columns["score_xx"], max_length)     # the same in every pair of a source
+        marks = items.phrase_words(inputs.textrank.all_of(words.ids), words, expected, max_length)
         columns["primary_textrank"] = words.beside("table textrank", words.ids, marks).take(pa.array(source))
     return columns
 

@@ -140,13 +140,13 @@ def keyword_rule(architecture: str, by: str) -> str | None:
 
 
 def training_passes(items: pd.DataFrame, rule: str | None, keywords: Mapping[str, Any],
-                    seed: int) -> list[list[np.ndarray]]:
+                    seed: int, max_length: int | None = None) -> list[list[np.ndarray]]:
     """Return, for each pass of an epoch over ``items``, the probability of every source word of being a keyword.
 
     By attribution, the first pass has the scores xy and, under ``train_scores: both``, a second one those of xx. Under
     ``flip: offline`` the coins are flipped here, once per row and score. By PSI there is one pass, primary_xy: IANet
     splits by PSI(s, t) in training. Other rules have as many passes as attribution, so that all are trained for as many
-    steps; ``random`` gives every word of a source the mean of its scores, hence the same share of words.
+    steps; ``random`` gives every word of a source the mean score of the words that are read, hence the same share.
     """
     if rule is None:
         return [[np.zeros(len(words), dtype=np.float32) for words in items["source_words"]]]
@@ -159,7 +159,7 @@ def training_passes(items: pd.DataFrame, rule: str | None, keywords: Mapping[str
             continue
         rows = [np.asarray(row, dtype=np.float32) for row in items[pgkpr.COLUMNS[which]]]
         if rule == "random":
-            rows = [np.full_like(row, row.mean()) for row in rows]
+            rows = [np.full_like(row, row[:max_length].mean()) for row in rows]
         if keywords["flip"] == "offline":
             names = zip(items["example_id"], items["reference"], strict=True)
             rows = [flipped(row, seed, "offline", which, *name) for row, name in zip(rows, names, strict=True)]
@@ -193,7 +193,8 @@ def training_batches(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mappin
     mark_all = rule in FLIPPED_RULES and keywords["mark_all"]
     bag = values["latent_bow"]["memory"] if values["architecture"] == "latent_bow" else None
     train, validation = (split_of(pairs, split, "paraphrase_items") for split in ("train", "validation"))
-    passes, fixed = training_passes(train, rule, keywords, seed), training_passes(validation, None, {}, seed)
+    passes = training_passes(train, rule, keywords, seed, max_length)
+    fixed = training_passes(validation, None, {}, seed)
     if rule is not None:
         fixed = [fixed_masks(validation, pgkpr.VALIDATED[rule], seed, mark_all, max_length)]
     return (PairBatches(train, vocabulary, max_length, passes, mark_all, bag),
@@ -251,7 +252,7 @@ class RewriteTask(Task):
 
     def validate(self) -> dict[str, float]:
         """Return the loss over all validation pairs, in the weights of training, and its parts."""
-        in_one_pass = not self.contrasts or self.contrasted <= self.batch_size
+        in_one_pass = not self.contrasts or self.contrasted == self.batch_size
         sums = self.validation_sums(self._sums) if in_one_pass else self._contrasted_sums()
         loss, parts = self._loss({name: torch.tensor(value, dtype=torch.float64) for name, value in sums.items()},
                                  self.validation, range(len(self.validation)))
