@@ -177,8 +177,8 @@ def test_shares_of_training_monitors_add_up_to_those_of_the_batch():
         if output.keyword.mask[b]:
             own, u = batch["ky"][b], output.keyword.u_out[b]
             nodes = [j for i, j, sign in tiny_hcl.EDGES if i == own and sign < 0] or [int(batch["kneg"][b])]
-            cosines = torch.cosine_similarity(model.keyword_vectors()[nodes], u, dim=-1)
-            of_impostor = torch.cosine_similarity(output.keyword.u_imp[b], u, dim=0)
+            cosines = torch.cosine_similarity(model.keyword_vectors()[nodes], u, dim=-1).detach()
+            of_impostor = torch.cosine_similarity(output.keyword.u_imp[b], u, dim=0).detach()
             impostors.append([float(of_impostor), float(cosines.max()), float(cosines.min())])
     for name, expected in zip(("cosine", "hardest", "easiest"), zip(*impostors, strict=True), strict=True):
         assert float(whole[f"impostor_{name}"]) == pytest.approx(sum(expected) / len(expected), rel=1e-3), name
