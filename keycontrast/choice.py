@@ -74,15 +74,16 @@ class Choice:
         keywords = ranked["keyword"].to_pylist()
         text = ranked["text_id"].to_numpy()
         scores = ranked["score"].to_numpy(zero_copy_only=False)
-        columns = (ranked[name].to_pylist() for name in ("rank", "token_start", "token_end"))
-        kept = [rank > 0 and self.fits(keyword, score, end - start, counts)
-                for keyword, score, rank, start, end in zip(keywords, scores, *columns, strict=True)]
+        rank, start, end = (ranked[name].to_pylist() for name in ("rank", "token_start", "token_end"))
+        kept = [rank[place] > 0 and self.fits(keyword, scores[place], end[place] - start[place], counts)
+                for place, keyword in enumerate(keywords)]
         rows, ranks = list[int](), list[int]()
         borders = [0, *(np.flatnonzero(np.diff(text)) + 1).tolist(), len(text)] if len(text) else [0]
         for first, last in zip(borders[:-1], borders[1:], strict=True):
             places = [place for place in range(first, last) if kept[place]]
             if self.usual is not None:
-                places = [place for place in places if keywords[place].count(" ") < self.usual] or places
+                places = [place for place in places
+                          if words_in(keywords[place], end[place] - start[place]) <= self.usual] or places
             best = [places[one] for one in self._order([keywords[place] for place in places], scores[places], vectors)]
             # A text with nothing left keeps a row, as one without phrases has.
             rows += best or [first]
@@ -90,16 +91,12 @@ class Choice:
         return _ranked_anew(ranked.take(pa.array(rows, pa.int64())), ranks)
 
     def fits(self, keyword: str, score: float, tokens: int, counts: Counter[str] | None = None) -> bool:
-        """Return whether a phrase is kept, by its words, its score and, with ``counts``, the texts that hold it.
-
-        Words are parted by spaces; a Chinese phrase has as many as it has ``tokens``.
-        """
-        words = keyword.split(" ")
-        length = tokens if len(words) == 1 and _HAN.search(keyword) else len(words)
+        """Return whether a phrase is kept, by its words, its score and, with ``counts``, the texts that hold it."""
+        length = words_in(keyword, tokens)
         return ((self.min_count == 1 or counts is None or counts[keyword] >= self.min_count)
                 and (self.ngram_range is None or self.ngram_range[0] <= length <= self.ngram_range[1])
                 and (self.threshold is None or score >= self.threshold)
-                and self.stop_words.isdisjoint([keyword, *words]))
+                and self.stop_words.isdisjoint([keyword, *keyword.split(" ")]))
 
     def _order(self, keywords: Sequence[str], scores: np.ndarray, vectors: Vectors | None) -> Iterator[int]:
         """Yield the places of the phrases that are taken."""
@@ -120,6 +117,11 @@ class Choice:
             near = unit @ unit[place]
             like = np.maximum(like, near) if count else near
             yield place
+
+
+def words_in(keyword: str, tokens: int) -> int:
+    """Return the words of a phrase, which spaces part; a Chinese phrase has as many as it has ``tokens``."""
+    return tokens if " " not in keyword and _HAN.search(keyword) else 1 + keyword.count(" ")
 
 
 def _is_whole(value: object) -> bool:

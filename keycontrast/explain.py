@@ -13,13 +13,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from keycontrast.cells import cell, printable
-from keycontrast.choice import Choice
+from keycontrast.choice import Choice, words_in
 from keycontrast.ranking.blocks import TokenBlock
-from keycontrast.ranking.methods import Ranking, Settings, Solved
+from keycontrast.ranking.methods import Ranking, Solved
 from keycontrast.ranking.ranker import STATUSES, Phrases, rank_spans, ranker, statuses
 from keycontrast.ranking.selection import DIGITS, InverseFrequency, choose, phrase_candidates
 
-DEFAULT = Settings()
 _right = partial(Column, justify="right")
 
 
@@ -81,7 +80,7 @@ class Explanation:
     reason: str
 
 
-def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, method: str = "textrank",
+def explain(tokens: pa.Table, ranking: Ranking, phrases: int = 5, *, method: str = "textrank",
             idf: InverseFrequency | None = None, kw_lemma: bool = False, choice: Choice | None = None) -> Explanation:
     """Explain the keyword of the one text in ``tokens``, which is chosen among so many phrases; all are listed.
 
@@ -93,6 +92,9 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
     choice = replace(choice or Choice(), top=phrases)
     fitting = [phrase for phrase in _phrases(block, ranked, idf) if choice.fits(
         phrase.keyword, phrase.score, phrase.token_end - phrase.token_start)]
+    if (usual := choice.usual) is not None:
+        fitting = [phrase for phrase in fitting
+                   if words_in(phrase.keyword, phrase.token_end - phrase.token_start) <= usual] or fitting
     listed = tuple(phrase._replace(rank=rank) for rank, phrase in enumerate(fitting, 1))
     # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
     candidates = phrase_candidates(block, choice.chosen(ranker(ranking, choice.drawn, idf)(tokens).table))

@@ -115,10 +115,11 @@ class Phrases(Sequence[list[Phrase]]):
 
     def __getitem__(self, place: int | slice) -> list[Phrase] | list[list[Phrase]]:
         if self._lists is None:
-            self._lists = [[] for _ in range(self._texts)]
+            lists: list[list[Phrase]] = [[] for _ in range(self._texts)]
             for number, rank, phrase, keyword, score, start, end in zip(
                     *(self.table[name].to_pylist() for name in _COLUMNS), strict=True):
-                self._lists[number - self._first].append(Phrase(phrase, keyword, score, rank, start, end))
+                lists[number - self._first].append(Phrase(phrase, keyword, score, rank, start, end))
+            self._lists = lists     # whole, whatever other threads read meanwhile
         return self._lists[place]
 
     def __repr__(self) -> str:
@@ -199,7 +200,7 @@ class Keywords:
         self._encoder = _encoder(encoder)
         self._seeds = listed_words("seed_words", seed_words)
         stops = frozenset(map(normal_form, listed_words("stop_words", stop_words)))
-        usual = _WORDS if ngram_range is None and candidates is None else None
+        usual = _WORDS if ngram_range is None and candidates is None and method != "yake" else None  # whose have three
         self._choice = Choice(10, diversity, min_count, ngram_range, threshold, stops, usual)
         self._vocabulary: Containment | None = None
         if candidates is not None:
@@ -465,7 +466,7 @@ def id_column(ids: Sequence[Any]) -> pa.Array:
 
 
 def _is_doc(value: Any) -> bool:
-    return hasattr(value, "noun_chunks") and hasattr(value, "to_array")
+    return hasattr(value, "noun_chunks") and hasattr(value, "has_annotation")   # which a part of a document lacks
 
 
 def _is_null(text: Any) -> bool:

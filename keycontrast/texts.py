@@ -39,6 +39,7 @@ class FileOptions:
                              f"some.") from error
         if self.quoting not in ("standard", "none"):
             raise InputError(f"--quoting: found {self.quoting!r}; {nearest(self.quoting, ('standard', 'none'))}")
+        object.__setattr__(self, "separator", "\t" if self.separator == "\\t" else self.separator)
         if self.separator is not None and len(self.separator) != 1:
             raise InputError(f"--separator: must be one character, found {self.separator!r}.")
 
@@ -81,7 +82,7 @@ def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
         raise InputError(f"{file}: {fault}. It should be a file with one text per line, or a table: "
                          f"{', '.join(reading.TABLES)}.")
     form = reading.file_format(file)
-    form = ".jsonl" if form == ".json" else form  # it may hold one JSON object per line
+    form = ".jsonl" if form in (".json", ".ndjson") else form  # it may hold one JSON object per line
     if form in reading.TABLES:
         return _of_table(file, form, options)
     if options.column is not None or options.id_column is not None:
@@ -96,6 +97,7 @@ def stream_lines(stream: TextIO) -> Iterator[str | None]:
     number = 0
     try:
         for number, line in enumerate(stream, 1):
+            line = line.removeprefix(reading.MARK) if number == 1 else line
             if not reading.is_unicode(line):
                 raise _not_decoded(number)
             if fault := reading.text_fault(line, f"line {number}"):
@@ -156,8 +158,6 @@ def _of_table(file: Path, form: str, options: FileOptions) -> Iterator[Given]:
             raise InputError(f"{file}: column {column!r} is of type {kind}, but must be text. Name another with "
                              f"--column, or write this one anew as text.")
 
-    if file.stat().st_size == 0:
-        raise InputError(f"{file}: the file is empty. Fetch it again.")
     layout = reading.TableForm(form, options.encoding, options.quoting, options.separator or "")
     for record in reading.read_table(file, layout, check, [name for name in wanted.values() if name is not None]):
         text = _text(file, record, column, options.skip_empty)

@@ -103,7 +103,7 @@ def _description(path: Path) -> str:
 def _show_json(path: Path, console: Console) -> None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error}).") from error
     _print_json(content, console)
 

@@ -235,7 +235,7 @@ def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
             return dataset_of(path)
         return ds.dataset(path, format="json" if path.suffix == ".jsonl" else path.suffix[1:])
     except (InputError, pa.ArrowException, OverflowError, json.JSONDecodeError, UnicodeDecodeError,
-            AttributeError) as error:
+            AttributeError, RecursionError) as error:
         if asked and isinstance(error, InputError):
             raise
         # One broken file should not keep all others from being queried.

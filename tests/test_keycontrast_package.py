@@ -92,6 +92,8 @@ def test_options_that_users_of_keybert_know():
     long = "senior java backend software engineer position"
     assert [one.keyword for one in Keywords().rank(long)[0]] == [long]
     assert long not in [one.keyword for one in Keywords().rank(f"We fill a {long}. The dog barks.")[0]]
+    run = "学校图书馆电脑网络数据管理系统技术研究报告问题。苹果很好吃。"    # nine words without a space
+    assert [one.text for one in Keywords(language="zh").rank(run)[0]] == ["苹果"]
     near = "A deep neural network, a neural network, a deep network. The weather in Spain is fine."
     first = [phrase.keyword for phrase in Keywords().rank([near, "Else."], top=3)[0]]
     wide = [phrase.keyword for phrase in Keywords(diversity=0.7).rank([near, "Else."], top=3)[0]]

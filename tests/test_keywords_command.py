@@ -185,5 +185,7 @@ def test_graph_and_explain_take_the_options_of_the_ranking(tmp_path, capsys):
     explain(text, stop_words=tmp_path / "words")
     shown = capsys.readouterr().out
     assert "red ball" not in shown and "old fence" not in shown     # parts of phrases that a stop word ends
+    explain(f"The new deep neural network training data system approach is good. {text}", "tfidf")
+    assert "'red ball' has the highest score" in capsys.readouterr().out    # of phrases of at most five words
     explain(text, threshold=9)
     assert "No phrase was ranked" in capsys.readouterr().out
