@@ -212,8 +212,8 @@ def show(keyword: str, dataset: str | None, signed: bool, limit: int, hops: int,
     else:
         texts = holding_texts(paths, part.nodes.index[0])
         print_rows(["text", ""], texts.to_numpy().tolist(), console, "Texts that hold it")
-    slug = re.sub(r"[^\w.]+", "-", name).strip("-.")[:60] or "keyword"
-    path = svg or DRAWINGS / f"{paths.name}-{slug}.svg"
+    slug = re.sub(r"[^\w.+#]+", "-", name).strip("-.")[:60] or "keyword"    # c, c++ and c# are three
+    path = svg or DRAWINGS / f"{paths.name}-{slug}{'-signed' if signed else ''}.svg"
     with atomic_file(path) as temporary:
         temporary.write_text(drawing_of(part), encoding="utf-8")
     console.print(Text(f"Drawing: {path}"), soft_wrap=True)

@@ -45,7 +45,7 @@ def test_the_command_prints_the_node_its_neighbours_and_texts(paths):
     assert row.count("+3") == 2
     assert re.search(r"− .*<script> .*−2 .*·", shown)
     assert "What melts [bold]belly fat[/bold]?" in shown and "A <script> & more" in shown
-    assert ".keycontrast/graphs/small-belly-fat.svg" in shown
+    assert ".keycontrast/graphs/small-belly-fat-signed.svg" in shown
     further = asked("graph", "--signed", "belly fat", "--hops", "2", "--neighbours", "1")
     assert "1 more positive neighbours with smaller counts are left out" in further
     assert r"2 edges away (1): 减肥 \x1b[31m" in further and "\x1b[31m" not in further
