@@ -10,7 +10,7 @@ from stages.results.tracks.clld import CLLD
 from stages.results.tracks.hcl import HCL
 from stages.results.tracks.pgkpr import PGKPR
 
-TABLES, PGKPR_TABLES, CLLD_TABLES = (paper(track).tables for track in ("hcl", "pgkpr", "clld"))
+CLLD_TABLES = paper("clld").tables
 
 
 def names_of(track, settings, decode, kind):

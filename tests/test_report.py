@@ -393,7 +393,7 @@ def test_each_row_says_what_its_difference_means():
 def test_a_row_of_one_seed_gets_no_verdict():
     found = answered({"cut": -0.1, "other": 0.1, "baseline copy": 0.2}, seeds=1)
     assert {(row.said, row.verdict) for _, row in found.differences} == {("", "")}
-    # Floors are compared as this training ended.
+    # Baselines are compared as this training ended.
     assert found.sentence.endswith("on 64 items; it is worse than baseline copy.") and found.few_seeds
 
 
