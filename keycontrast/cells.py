@@ -1,8 +1,10 @@
 """Values as text that is safe to print: no markup, no control characters, no long lines."""
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from rich.cells import cell_len
@@ -17,6 +19,7 @@ _CELL = 120
 _LIST = 12
 # With what a cell of CSV begins that a spreadsheet computes; blanks may be before it.
 _FORMULA = frozenset("=+-@＝＋－＠")
+_NUMBER = re.compile(r"[+-]?[0-9.]+")
 # JSON may contain these letters, and a terminal obeys them.
 _SILENT = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -28,7 +31,20 @@ def printable(text: str, keep: str = "") -> str:
 
 def no_formula(text: str) -> str:
     """Return ``text`` with an apostrophe before it if a spreadsheet would take it for a formula."""
-    return f"'{text}" if text.strip()[:1] in _FORMULA else text
+    return f"'{text}" if text.strip()[:1] in _FORMULA and not _NUMBER.fullmatch(text) else text
+
+
+def json_value(value: Any) -> Any:
+    """Return a value that JSON can hold; NaN and infinity, which it lacks, as null."""
+    if isinstance(value, Mapping):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def json_text(value: Any, **options: Any) -> str:

@@ -37,15 +37,15 @@ class Choice:
     usual: int | None = None  # words of a phrase at most, where a text has such phrases
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.top) or self.top < 1:
+        if not is_whole(self.top) or self.top < 1:
             raise InputError(f"top: must be a whole number from 1, found {self.top!r}")
         if not _is_number(self.diversity) or not 0 <= self.diversity <= 1:
             raise InputError(f"diversity: must lie between 0 and 1, found {self.diversity!r}")
-        if not _is_whole(self.min_count) or self.min_count < 1:
+        if not is_whole(self.min_count) or self.min_count < 1:
             raise InputError(f"min_count: must be a whole number from 1, found {self.min_count!r}")
         words = self.ngram_range
         if words is not None and not (isinstance(words, tuple | list) and len(words) == 2
-                                      and all(map(_is_whole, words)) and 1 <= words[0] <= words[1]):
+                                      and all(map(is_whole, words)) and 1 <= words[0] <= words[1]):
             raise InputError(f"ngram_range: must be the fewest and the most words, such as 1 and 3, found "
                              f"{self.ngram_range}")
         if self.threshold is not None and not _is_number(self.threshold):
@@ -124,7 +124,8 @@ def words_in(keyword: str, tokens: int) -> int:
     return tokens if " " not in keyword and _HAN.search(keyword) else 1 + keyword.count(" ")
 
 
-def _is_whole(value: object) -> bool:
+def is_whole(value: object) -> bool:
+    """Return whether a value is a whole number; True and False are none."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 

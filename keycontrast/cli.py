@@ -16,7 +16,7 @@ import typer
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
-from keycontrast.cells import json_text, no_formula, printable
+from keycontrast.cells import json_text, json_value, no_formula, printable
 from keycontrast.errors import InputError, nearest, unwritten
 
 if TYPE_CHECKING:
@@ -332,25 +332,21 @@ def print_csv(found: Ranked, stream: TextIO) -> None:
     ids = ["id"] if found.has_ids else []
     writer.writerow(["row", *ids, *found.table.column_names[1:]])
     for number, given, phrases in found:
-        own = [_cell(_joinable(given.id))] if ids else []
+        own = [_cell(json_value(given.id))] if ids else []
         for phrase in phrases:
             writer.writerow([number, *own, *map(_cell, phrase.values())])
 
 
 def _cell(value: Any) -> Any:
+    value = json_text(value) if isinstance(value, dict | list) else value
     return no_formula(printable(value)) if isinstance(value, str) else value
-
-
-def _joinable(value: Any) -> Any:
-    """Return an id; None for NaN, which is no JSON."""
-    return value if value == value else None
 
 
 def print_json(found: Ranked, stream: TextIO) -> None:
     """Write one JSON object per text, those without a phrase too."""
     for number, given, phrases in found:
-        own = {"id": _joinable(given.id)} if found.has_ids else {}
-        stream.write(json_text({"row": number, **own, "phrases": phrases}, default=str) + "\n")
+        own = {"id": json_value(given.id)} if found.has_ids else {}
+        stream.write(json_text({"row": number, **own, "phrases": phrases}) + "\n")
 
 
 def _write_parquet(found: Ranked, path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.choice import is_whole
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
 from keycontrast.keywords import Keywords, Texts, listed
@@ -96,8 +97,8 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
         keywords: the ranking; by default ``Keywords()``.
         neighbours: an edge stays if it is among so many strongest of one of its ends.
     """
-    if neighbours < 1:
-        raise InputError(f"neighbours: must be at least 1, found {neighbours}")
+    if not is_whole(neighbours) or neighbours < 1:
+        raise InputError(f"neighbours: must be a whole number from 1, found {neighbours!r}")
     given = list(listed(texts))
     ranking = keywords or Keywords()
     tokens = ranking.tokens(given)

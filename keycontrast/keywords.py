@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keycontrast.choice import Choice
+from keycontrast.choice import Choice, is_whole
 from keycontrast.encoders import source_of
 from keycontrast.errors import InputError, nearest, plain
 from keycontrast.network import Containment
@@ -195,6 +195,8 @@ class Keywords:
         if on_null not in ("error", "skip"):
             raise InputError(f"on_null: found {on_null!r}; {nearest(str(on_null), ('error', 'skip'))}")
         self._skips = on_null == "skip"
+        if not is_whole(workers) or workers < 1:
+            raise InputError(f"workers: must be a whole number from 1, found {workers!r}")
         self._pipeline, self._language = _reader(pipeline, language, workers)
         self._method, self._workers = method, workers
         self._encoder = _encoder(encoder)

@@ -158,8 +158,10 @@ class Containment:
                 known = self._known.get(form, [])
                 if self.lemmas:
                     known = [*known, *self._known.get(_bare(text[start : starts[last]] + lemmas[last]), ())]
-                for keyword in known:
-                    yield first, last + 1, keyword
+                # White space and apostrophes are tokens, and never an edge of what is found.
+                if known and all(_bare(text[starts[edge] : ends[edge]]) for edge in (first, last)):
+                    for keyword in known:
+                        yield first, last + 1, keyword
                 if form not in self._begun:
                     break
 

@@ -40,11 +40,11 @@ def show(path: Path, console: Console, rows: int = 10, schema: bool = False, as_
         _show_folder(path, console)
     elif path.suffix == ".json":
         _show_json(path, console)
-    elif path.suffix in (".csv", ".jsonl"):
+    elif path.suffix.lower() in (".csv", ".tsv", ".jsonl"):
         _show_lines(path, console, rows)
     else:
         raise InputError(f"{path}: cannot show a file of kind {path.suffix or 'without ending'}; valid endings: "
-                         f".csv, .json, .jsonl, {tables.SUFFIX}.")
+                         f".csv, .json, .jsonl, {tables.SUFFIX}, .tsv.")
 
 
 def _show_table(path: Path, console: Console, rows: int, schema: bool, as_text: bool) -> None:
@@ -114,7 +114,7 @@ def _print_json(content: Any, console: Console) -> None:
 
 def _show_lines(path: Path, console: Console, rows: int) -> None:
     head, names, count = list[Mapping[str, Any]](), dict[str, None](), 0
-    for record in read_table(path, TableForm(path.suffix), lambda *_: None):
+    for record in read_table(path, TableForm(path.suffix.lower()), lambda *_: None):
         if record.values is None:
             raise InputError(f"{path}, row {record.number}: {record.problem}")
         count += 1
@@ -130,9 +130,14 @@ def _show_folder(path: Path, console: Console) -> None:
     shown = Table("file", "bytes", "rows", "what it is", title=Text(printable(str(path))), title_justify="left")
     for file in sorted(path.rglob("*")):
         if file.is_file() and not (file.name.startswith(".") and file.name.endswith(_SKIPPED)):
-            table = file.suffix == tables.SUFFIX
-            shown.add_row(Text(printable(file.relative_to(path).as_posix())), f"{file.stat().st_size:,}",
-                          f"{tables.row_count(file):,}" if table else "", Text(_description(file) if table else ""))
+            count = about = ""
+            if file.suffix == tables.SUFFIX:
+                try:
+                    count, about = f"{tables.row_count(file):,}", _description(file)
+                except InputError as error:   # of one file; the others are shown
+                    about = printable(str(error))
+            shown.add_row(Text(printable(file.relative_to(path).as_posix())), f"{file.stat().st_size:,}", count,
+                          Text(about))
     console.print(shown)
     if (path / "config.json").exists():
         _show_json(path / "config.json", console)

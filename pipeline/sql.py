@@ -11,14 +11,12 @@ The files are opened here as Arrow data sets, and DuckDB may open none: if it co
 
 import csv
 import json
-import math
 import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +28,7 @@ import pyarrow.dataset as ds
 from rich.console import Console
 from rich.text import Text
 
-from keycontrast.cells import json_text, no_formula, print_rows, printable
+from keycontrast.cells import json_text, json_value, no_formula, print_rows, printable
 from keycontrast.errors import InputError, nearest
 from keycontrast.reading import is_unicode
 from pipeline.datasets import in_force
@@ -180,9 +178,9 @@ def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Ans
             result = connection.execute(sql)
             if result is None or not result.description:
                 raise InputError("--sql: no statement with an answer.")
-            names = [column[0] for column in result.description]
-            columns = [f"{name}_{before}" if (before := names[:place].count(name)) else name
-                       for place, name in enumerate(names)]
+            columns: list[str] = []
+            for name, *_ in result.description:
+                columns.append(_free(name, columns))
             batches = iter(lambda: result.fetchmany(_BATCH), [])
             yield Answer(columns, (row for batch in batches for row in batch), scanned)
         except BrokenPipeError:
@@ -263,14 +261,14 @@ def write_csv(found: Answer, stream: TextIO, limit: int | None = None) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(no_formula(printable(name)) for name in found.columns)
     for row in _limited(found.rows, limit):
-        writer.writerow([json_text(plain(value)) if isinstance(value, dict | list | tuple)
+        writer.writerow([json_text(json_value(value)) if isinstance(value, dict | list | tuple)
                          else no_formula(printable(value)) if isinstance(value, str) else value for value in row])
 
 
 def write_json(found: Answer, stream: TextIO, limit: int | None = None) -> None:
     """Write the answer as one JSON object per line; NaN and infinity, which JSON lacks, as null."""
     for row in _limited(found.rows, limit):
-        content = {name: plain(value) for name, value in zip(found.columns, row, strict=True)}
+        content = {name: json_value(value) for name, value in zip(found.columns, row, strict=True)}
         stream.write(json_text(content, allow_nan=False) + "\n")
 
 
@@ -278,16 +276,3 @@ def _limited(rows: Iterator[tuple[Any, ...]], limit: int | None) -> Iterator[tup
     yield from islice(rows, limit)
     if limit is not None and next(rows, None) is not None:
         sys.stderr.write(f"keycontrast: cut after {limit:,} rows; leave out --rows for all\n")
-
-
-def plain(value: Any) -> Any:
-    """Return a value that JSON can hold."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -10,7 +10,6 @@ from models.hcl.hcl import BatchTotals, objective, training_monitors, validation
 from models.hcl.monitors import (
     ACTIVE_SHARE,
     EQUAL_VECTORS,
-    FLOOR_SHARE,
     IGNORED_MARGIN,
     IGNORED_SWAP,
     LEAK_NATS,
@@ -93,12 +92,6 @@ def test_monitors_equal_a_loop_over_items(batches):
     outputs = [model(batch) for batch in batches]
     mu = torch.cat([output.latent.posterior.mu for output in outputs])
     assert values["active_units"] == sum(float(mu[:, k].var(correction=0)) > 0.01 for k in range(tiny_hcl.LATENT))
-    dims = torch.cat([output.latent.kl_dims for output in outputs]).mean(0)
-    for free, by in ((4 * float(dims.sort().values[1:3].mean()), "dimension"), (float(dims.sum()) + 0.1, "total"),
-                     (float(dims.sum()) - 0.1, "total")):
-        held = tiny_hcl.model(latent={"free_bits": free, "free_bits_by": by})
-        under = [float(kl) <= free / tiny_hcl.LATENT for kl in dims] if by == "dimension" else [dims.sum() <= free]
-        assert validated(held, batches)["under_floor"] == sum(map(float, under)) / len(under)
     assert values["instance_masked"] == pytest.approx(3 / 11)
     losses = [float(output.contrasts["keyword"].loss[b]) for number, output in enumerate(outputs)
               for b in range(SIZES[number]) if output.keyword.mask[b] and not (number == 1 and b == 2)]
@@ -202,7 +195,7 @@ def test_training_monitors_of_a_batch_without_contrasts_are_finite():
 
 HEALTHY = {"validation_kl": 12.0, "validation_active_units": 40.0, "validation_reconstruction": 20.0,
            "validation_reconstruction_prior": 24.0, "validation_reconstruction_mean": 22.0,
-           "validation_reconstruction_zero": 26.0, "validation_kl_train": 9.0, "validation_under_floor": 0.3,
+           "validation_reconstruction_zero": 26.0, "validation_kl_train": 9.0,
            "validation_swap_outputs": 0.05,
            "train_mean_log_sigma": -0.1, "train_instance_vanished": 0.2, "train_keyword_vanished": 0.2,
            "train_mahalanobis_vanished": 0.2, "train_impostor_cosine": 0.5, "train_impostor_hardest": 0.6,
@@ -247,8 +240,7 @@ RAISED = [
      "latent.prior_share", {}),
     ("latent_ignored", {"validation_reconstruction_mean": [22.0, 22.0, IDLE + 0.01, 25.9]}, 3, "25.9 with its mean",
      {}),
-    ("kl_under_floor", {"validation_under_floor": [0.2, 0.95, 1.0, 1.0]}, 2,
-     "(5 nats by dimension) in 100% of the dimensions", {}),
+    ("kl_under_floor", {"validation_kl": [9.0, 4.9, 5.0, 4.8]}, 2, "4.8 nats per item, under its free bits (5)", {}),
     ("leak", {"validation_kl_train": [9.0, 5.9, 5.0, 3.0]}, 2,
      "3 nats on training items and 12 on validation items", {}),
     *(("keyword_ignored", {"validation_swap_outputs": [0.02, 0.009, 0.004, 0.004]}, 2, "moves by 0.40%", groups)
@@ -275,8 +267,8 @@ QUIET = [({}, {}), ({"validation_kl": [0.1, 0.1, 6.0, 9.0]}, {}), ({"validation_
          ({"validation_kl": 0.3, "validation_kl_train": 0.3}, NO_FLOOR),
          ({"validation_active_units": 50 * ACTIVE_SHARE}, NO_FLOOR),
          ({"validation_reconstruction_mean": 19.0, "validation_reconstruction_prior": JUST + 0.01}, {}),
-         ({"validation_reconstruction_mean": IDLE - 0.01}, {}), ({"validation_under_floor": FLOOR_SHARE}, {}),
-         ({"validation_under_floor": 1.0}, {"latent": {"free_bits_for": "posterior"}}),
+         ({"validation_reconstruction_mean": IDLE - 0.01}, {}), ({"validation_kl": 5.01}, {}),
+         ({"validation_kl": 4.9}, {"latent": {"free_bits_for": "posterior"}}),
          ({"validation_kl_train": 12.0 / LEAK_RATIO + 0.01}, {}),
          ({"validation_kl": 0.1 + LEAK_NATS, "validation_kl_train": 0.15}, NO_FLOOR),  # less than a nat apart
          ({"validation_swap_outputs": IGNORED_SWAP}, {}), ({"train_keyword_vanished": VANISHED_SHARE}, {}),
@@ -304,7 +296,7 @@ def test_a_graph_that_tells_training_items_their_target():
         assert leak_of_graph(0.96, 0.10, config(**further)) is None
 
 
-SICK = {"validation_kl": 0.0, "validation_kl_train": 3.0, "validation_under_floor": 1.0,
+SICK = {"validation_kl": 0.0, "validation_kl_train": 3.0,
         "validation_swap_outputs": 0.0, "validation_active_units": 0.0, "validation_reconstruction_prior": 20.0,
         "train_impostor_cosine": 0.3, "train_mean_log_sigma": [0.0, -1.0, -1.0, -1.0],
         **{f"train_{name}_vanished": 1.0 for name in CONTRASTS}}

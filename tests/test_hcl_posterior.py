@@ -9,7 +9,7 @@ from models.hcl.hcl import objective
 from models.hcl.model import Encoded
 from models.hcl.settings import LatentSettings
 
-DEFAULT = {name: getattr(LatentSettings(), name) for name in ("free_bits", "free_bits_by", "free_bits_for")}
+DEFAULT = {name: getattr(LatentSettings(), name) for name in ("free_bits", "free_bits_for")}
 NO_CONTRAST = {"contrasts": {name: {"weight": 0.0} for name in ("instance", "keyword", "mahalanobis")}}
 KEYWORD_SIDE = ("prior.of_condition.weight", "attention.ffn0.0.first.weight")
 
@@ -40,34 +40,26 @@ def test_the_instance_contrast_teaches_the_keyword():
     assert float(gradient.abs().max()) > 1e-3
 
 
-@pytest.mark.parametrize("by", ["dimension", "total"])
-def test_below_the_floor_no_gradient_reaches_prior_keyword_and_graph(by):
-    found, parts = gradients(latent_model(free_bits=1e4, free_bits_by=by))
+def test_below_the_floor_no_gradient_reaches_prior_keyword_and_graph():
+    found, parts = gradients(latent_model(free_bits=1e4))
     assert float(parts["loss"]) == pytest.approx((float(parts["reconstruction"]) + 1e4) / 6.0)
     assert not any(name.startswith(("prior.", "attention.")) for name in found)
     assert "posterior.output.weight" in found  # from the reconstruction
 
 
-def test_above_the_total_every_dimension_teaches_and_by_dimension_only_those_above_their_share():
+def test_above_the_floor_every_dimension_teaches():
     kl = latent_model()(tiny_hcl.batch()).latent.kl_dims.mean(0).detach()
-    nats = tiny_hcl.LATENT * float(kl.sort().values[1:3].mean())  # two dimensions are below their share
-    assert nats < 2 * tiny_hcl.LATENT * kl.mean()
-    whole = 0.5 * float(kl.sum())
-    total, by_dimension = (gradients(latent_model(free_bits=n, free_bits_by=by))[0]["prior.output.bias"] for n, by in (
-        (whole, "total"), (nats, "dimension")))
-    assert (total.view(2, -1) != 0).all()
-    assert torch.equal((by_dimension.view(2, -1) != 0).any(0), kl > nats / tiny_hcl.LATENT)
-    plain = gradients(latent_model(free_bits=0.0))[0]["prior.output.bias"]
-    torch.testing.assert_close(total, plain)
+    above = gradients(latent_model(free_bits=0.5 * float(kl.sum())))[0]["prior.output.bias"]
+    assert (above.view(2, -1) != 0).all()
+    torch.testing.assert_close(above, gradients(latent_model(free_bits=0.0))[0]["prior.output.bias"])
 
 
 def test_a_floor_for_the_posterior_alone_leaves_the_prior_the_whole_gradient_from_the_first_step():
-    floor = {"free_bits": 1e4, "free_bits_by": "total"}
-    held, held_parts = gradients(latent_model(**floor, free_bits_for="posterior"), beta=0.0)
+    held, held_parts = gradients(latent_model(free_bits=1e4, free_bits_for="posterior"), beta=0.0)
     free, _ = gradients(latent_model(free_bits=0.0), beta=1.0)
     for name in ("prior.of_text.weight", "prior.output.weight", *KEYWORD_SIDE):
         torch.testing.assert_close(held[name], free[name])
-    only_reconstruction, parts = gradients(latent_model(**floor), beta=0.0)
+    only_reconstruction, parts = gradients(latent_model(free_bits=1e4), beta=0.0)
     for name in ("posterior.of_condition.weight", "posterior.output.weight"):
         torch.testing.assert_close(held[name], only_reconstruction[name])
     assert not set(KEYWORD_SIDE) & set(only_reconstruction)
@@ -88,11 +80,10 @@ def test_a_share_of_the_items_is_reconstructed_from_the_priors_mean():
 
 
 def test_from_the_priors_mean_reconstruction_teaches_prior_keyword_and_graph():
-    settings = {"free_bits": 1e4, "free_bits_by": "total"}
     torch.manual_seed(0)
-    found, _ = gradients(latent_model(**settings, prior_share=0.5), beta=0.0, train=True)
+    found, _ = gradients(latent_model(free_bits=1e4, prior_share=0.5), beta=0.0, train=True)
     assert set(KEYWORD_SIDE) <= set(found)
-    assert not set(KEYWORD_SIDE) & set(gradients(latent_model(**settings), beta=0.0, train=True)[0])
+    assert not set(KEYWORD_SIDE) & set(gradients(latent_model(free_bits=1e4), beta=0.0, train=True)[0])
 
 
 @pytest.mark.parametrize("latent", [{}, {"enabled": False}], ids=str)

@@ -23,7 +23,6 @@ SWITCHES = [
     ("graph.max_cluster_outputs", 512, None),
     ("train_hcl.graph.layer_norm", True, False),
     ("train_hcl.latent.free_bits", 5.0, 0.0),
-    ("train_hcl.latent.free_bits_by", "total", "dimension"),
     ("train_hcl.latent.free_bits_for", "posterior", "both"),
     ("train_hcl.latent.annealing_steps", 10_000, 0),
     ("train_hcl.contrasts.added_to", "token", "sentence"),

@@ -68,6 +68,8 @@ def test_json_csv_and_lines(folder):
     (folder / "p.jsonl").write_text('{"source": "x"}\n{"source": "y"}\n')
     assert '"bleu_1": 0.5' in shown(folder / "m.json")
     assert "First 1 of 2 rows" in (text := shown(folder / "h.csv", rows=1)) and "0.25" in text and "0.125" not in text
+    (folder / "T.TSV").write_text("epoch\tloss\n1\t0.25\n")
+    assert "0.25" in shown(folder / "T.TSV")
     assert "First 2 of 2 rows" in shown(folder / "p.jsonl") and "y" not in shown(folder / "p.jsonl", rows=1)
 
 
@@ -77,7 +79,9 @@ def test_a_foreign_table_and_a_folder(folder):
     (folder / "README.md").write_text("# A card with [brackets]")
     (folder / ".texts.abc.tmp").write_text("unfinished")
     assert "3 rows, 1 columns" in shown(folder / "own.parquet")
+    (folder / "broken.parquet").write_text("not parquet")
     text = shown(folder)
+    assert "not a readable" in text
     assert "Each distinct text once" in text and '"model_type": "hcl"' in text and "A card with [brackets]" in text
     assert ".tmp" not in text
 

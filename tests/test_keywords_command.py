@@ -110,6 +110,11 @@ def test_places_are_those_of_the_cell_and_ids_stay_numbers(tmp_path):
     assert texts[0][int(found[0]["start"]):int(found[0]["end"])] == "red ball"
     lines = keywords(file, "--jsonl", "--id", "key").splitlines()
     assert [json.loads(line, parse_constant=pytest.fail)["id"] for line in lines] == [-5, None, None]
+    file.write_text('{"key": {"a": [1e999, "-5"]}, "text": "A ball."}\n{"key": "-5", "text": "A dog."}\n')
+    (first, second) = keywords(file, "--jsonl", "--id", "key").splitlines()
+    assert json.loads(first, parse_constant=pytest.fail)["id"] == {"a": [None, "-5"]} and '"id": "-5"' in second
+    found = list(csv.DictReader(io.StringIO(keywords(file, "--csv", "--id", "key"))))
+    assert [row["id"] for row in found] == ['{"a": [null, "-5"]}', "-5"]
 
 
 def test_standard_input_is_read_in_the_encoding_that_is_named():
@@ -187,5 +192,8 @@ def test_graph_and_explain_take_the_options_of_the_ranking(tmp_path, capsys):
     assert "red ball" not in shown and "old fence" not in shown     # parts of phrases that a stop word ends
     explain(f"The new deep neural network training data system approach is good. {text}", "tfidf")
     assert "'red ball' has the highest score" in capsys.readouterr().out    # of phrases of at most five words
+    (tmp_path / "words").write_text("dog\n", encoding="utf-8")
+    explain("A dog.", stop_words=tmp_path / "words")
+    assert "Keyword: dog" not in capsys.readouterr().out
     explain(text, threshold=9)
     assert "No phrase was ranked" in capsys.readouterr().out

@@ -84,6 +84,13 @@ def test_a_vocabulary_takes_the_place_of_noun_chunks(method):
                for phrase in one)
 
 
+def test_what_a_vocabulary_finds_has_no_white_space_at_its_edges():
+    for text in ("Intro text.\n\nRed ball here, a  red ball.", "The 'red ball' is here."):
+        (found,) = Keywords(candidates=["red ball"]).rank(text)[0]
+        assert found.text.lower() == text[found.start:found.end].lower() == "red ball"
+    assert [one.text for one in Keywords(candidates=["C++"]).rank("I like C++ and C.")[0]] == ["C++"]
+
+
 def test_a_focus_is_that_of_the_package():
     tokens = by_chance(3, texts=40)
     ours = ranker(Settings(compat="pytextrank", focus="graph word"), 100)(tokens).table.to_pylist()
@@ -104,6 +111,9 @@ def test_a_focus_is_that_of_the_package():
 
 
 def test_a_seed_is_a_quarter_of_what_a_text_means():
+    words = Keywords("pytextrank", seed_words=["red-ball"]), Keywords("pytextrank", seed_words=["red", "ball"])
+    assert words[0].rank(TEXTS).table.equals(words[1].rank(TEXTS).table)
+    assert not words[0].rank(TEXTS).table.equals(Keywords("pytextrank").rank(TEXTS).table)
     unit = [vector / np.linalg.norm(vector) for vector in map(np.array, Letters().encode([TEXTS[3], "ball", "dog"]))]
     meant = 3 * unit[0] + (unit[1] + unit[2]) / 2
     plain = Keywords("embedrank", encoder=Letters()).rank(TEXTS[3])[0]

@@ -47,18 +47,10 @@ def test_kl_equals_a_loop_over_dimensions():
     assert gaussian_kl(mu_q, logvar_q, mu_q, logvar_q).tolist() == [0.0] * 5
 
 
-def test_free_bits_equal_a_loop_and_stop_the_gradient_below_the_share():
-    kl = tensor([0.1, 3.0], [0.3, 1.0], requires_grad=True)  # means 0.2 and 2.0
-    value = free_bits_kl(kl, nats=2.0)  # a share of 1 for each dimension
-    assert value.item() == pytest.approx(max(1.0, 0.2) + max(1.0, 2.0))
-    value.backward()
-    torch.testing.assert_close(kl.grad, tensor([0.0, 0.5], [0.0, 0.5]))
-
-
-def test_a_floor_on_the_total_stops_all_gradients_or_none():
+def test_free_bits_stop_the_gradients_of_all_dimensions_or_of_none():
     for nats, expected, gradient in ((2.0, 2.2, 0.5), (3.0, 3.0, 0.0)):
         kl = tensor([0.1, 3.0], [0.3, 1.0], requires_grad=True)  # means 0.2 and 2.0
-        value = free_bits_kl(kl, nats, by="total")
+        value = free_bits_kl(kl, nats)
         assert value.item() == pytest.approx(expected)
         value.backward()
         torch.testing.assert_close(kl.grad, torch.full_like(kl, gradient))

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 import yaml
 from ingest_rows import token_rows
-from scipy.stats import spearmanr
 
 from pipeline.schemas import SCHEMAS
 from stages.common.examples import source_pairs
@@ -31,27 +30,23 @@ def ordinal_ranks(values):
     return ranks
 
 
-def likeness(first, second, ties):
+def likeness(first, second):
     if not first or not second:
         return 0.0
     x, y = sentence_vector(first), sentence_vector(second)
-    if ties == "average":
-        if len(set(x)) == 1 or len(set(y)) == 1:
-            return 0.0
-        return float(spearmanr(x, y).statistic)
     size = len(x)
     squares = sum((a - b) ** 2 for a, b in zip(ordinal_ranks(x), ordinal_ranks(y), strict=True))
     return 1 - 6 * squares / (size * (size**2 - 1))
 
 
-def equation(first, second, ties="ordinal"):
+def equation(first, second):
     """G of each word of ``first`` as against ``second``."""
     if len(first) == 1:
         return [1.0]
-    whole = likeness(first, second, ties)
+    whole = likeness(first, second)
     if abs(whole) < 1e-6:
         return [0.0] * len(first)
-    return [(whole - likeness(first[:i] + first[i + 1:], second, ties)) / whole for i in range(len(first))]
+    return [(whole - likeness(first[:i] + first[i + 1:], second)) / whole for i in range(len(first))]
 
 
 def as_texts(rows):
@@ -73,26 +68,22 @@ def random_case(seed, width=12, words=25, texts=30, levels=None):
     return vectors, rows, firsts, np.where(random.random(80) < 0.3, firsts, seconds)
 
 
-@pytest.mark.parametrize("ties", ["ordinal", "average"])
 @pytest.mark.parametrize("levels", [None, 2], ids=["no ties", "many ties"])
-def test_scores_are_those_of_the_equations(ties, levels):
+def test_scores_are_those_of_the_equations(levels):
     for seed in range(4):
         vectors, rows, firsts, seconds = random_case(seed, levels=levels)
-        found = importance(vectors, as_texts(rows), firsts, seconds, ties)
+        found = importance(vectors, as_texts(rows), firsts, seconds)
         for request, (first, second) in enumerate(zip(firsts, seconds, strict=True)):
             words = [[vectors[w].tolist() for w in rows[text]] for text in (first, second)]
-            assert found.likeness[request] == pytest.approx(likeness(*words, ties), abs=1e-12)
-            expected = equation(*words, ties)
-            assert scores_of(found, request).tolist() == (
-                expected if ties == "ordinal" else pytest.approx(expected, rel=1e-9, abs=1e-12))
+            assert found.likeness[request] == pytest.approx(likeness(*words), abs=1e-12)
+            assert scores_of(found, request).tolist() == equation(*words)
 
 
-def test_equal_coordinates_rank_by_their_number_or_share_a_rank():
+def test_equal_coordinates_rank_by_their_number():
     values = np.array([[2, 1, 2, 1, 0], [0, 0, 0, 0, 0]], dtype=np.float32)
-    assert ((centred_ranks(values, "ordinal") + 4) / 2).tolist() == [[3, 1, 4, 2, 0], [0, 1, 2, 3, 4]]
-    assert ((centred_ranks(values, "average") + 4) / 2).tolist() == [[3.5, 1.5, 3.5, 1.5, 0], [2] * 5]
+    assert ((centred_ranks(values) + 4) / 2).tolist() == [[3, 1, 4, 2, 0], [0, 1, 2, 3, 4]]
     extreme = np.array([[3e38, -3e38, 0.0, -2, 2]], dtype=np.float32)
-    assert ((centred_ranks(extreme, "ordinal") + 4) / 2).tolist() == [[4, 0, 2, 1, 3]]
+    assert ((centred_ranks(extreme) + 4) / 2).tolist() == [[4, 0, 2, 1, 3]]
 
 
 def test_guards():
@@ -105,13 +96,12 @@ def test_guards():
     assert scores_of(found, 3).tolist() == scores_of(found, 4).tolist() == []
     assert found.likeness[[1, 2, 3, 4]].tolist() == [0.0] * 4
     # ranks of (1 2 3 4) and (2 4 1 3) differ by -1 -2 2 1, so F is exactly 0 and no word has a share of it
-    assert likeness([vectors[0].tolist()], [vectors[2].tolist()], "ordinal") == 0.0
+    assert likeness([vectors[0].tolist()], [vectors[2].tolist()]) == 0.0
     none = importance(vectors, as_texts([[0, 3], [2]]), np.array([0]), np.array([1]))
     assert none.likeness.tolist() == [0.0] and scores_of(none, 0).tolist() == [0.0, 0.0]
-    # all words unknown: their coordinates are equal, in order of their numbers or in none
-    unknown = [importance(vectors, texts, np.array([4]), np.array([5]), ties) for ties in ("ordinal", "average")]
-    assert [found.likeness.tolist() for found in unknown] == [[1.0], [0.0]]
-    assert scores_of(unknown[0], 0).tolist() == scores_of(unknown[1], 0).tolist() == [0.0, 0.0]
+    # all words unknown: their coordinates are equal, in order of their numbers
+    unknown = importance(vectors, texts, np.array([4]), np.array([5]))
+    assert unknown.likeness.tolist() == [1.0] and scores_of(unknown, 0).tolist() == [0.0, 0.0]
     assert importance(vectors, texts, np.zeros(0, np.int64), np.zeros(0, np.int64)).scores.tolist() == []
 
 

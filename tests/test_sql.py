@@ -124,7 +124,7 @@ def test_the_table_is_cut_with_a_note_and_safe_to_print(project):
 def test_csv_and_json_hold_the_whole_answer(project):
     text = asked("--sql", "select node_id, node_id, [1, null] as list, keyword from nodes order by 1", "--csv")
     table = list(csv.reader(io.StringIO(text)))
-    assert table[0] == ["node_id", "node_id_1", "list", "keyword"] and len(table) == 7
+    assert table[0] == ["node_id", "node_id_", "list", "keyword"] and len(table) == 7
     assert table[5] == ["4", "4", "[1, null]", r"减肥 \x1b[31m"]
     text = asked("--sql", "select 1.5::decimal(3, 1) as d, ['nan'::double] as n, 'x'::blob as b", "--json")
     assert json.loads(text) == {"d": 1.5, "n": [None], "b": "b'x'"}

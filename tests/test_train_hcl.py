@@ -225,7 +225,7 @@ def test_stage_writes_model_history_items_and_metrics(trained):
     assert metrics["best_epoch"] == best["epoch"]
     for name, value in metrics["validation"].items():
         assert value == pytest.approx(best[f"validation_{name}"], rel=1e-6), name
-    for name in ("active_units", "kl", "kl_train", "under_floor", "reconstruction_prior",
+    for name in ("active_units", "kl", "kl_train", "reconstruction_prior",
                  "reconstruction_mean", "reconstruction_zero", "instance_vanished"):
         assert f"validation_{name}" in history, name
     # every keyword of validation and test is one of training

@@ -27,7 +27,7 @@ def keyword_graph(seed=0):
 def config(encoder=None, **groups):
     """Configuration with ``groups`` (graph, keyword, latent, contrasts, decoder) over small defaults."""
     graph = keyword_graph()
-    latent = {"size": LATENT, "free_bits": 0.5, "free_bits_by": "dimension", "free_bits_for": "both"}
+    latent = {"size": LATENT, "free_bits": 0.5, "free_bits_for": "both"}
     block = {"latent": latent, "decoder": {"layers": 2}}
     for name, values in groups.items():
         block[name] = {**block.get(name, {}), **values}

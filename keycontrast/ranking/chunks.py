@@ -116,8 +116,9 @@ def _without(block: TokenBlock, words: frozenset[str]) -> pa.Table:
     closes = np.append(opens[1:], True)[:len(places)]
     chunked = _set_chunks(block, places[opens], places[closes] + 1)
     lengths = np.diff(block.offsets)
-    return _with_columns(chunked, {name: list_array(lengths, pc.if_else(pa.array(stops), _NO_WORD, block.column(name)))
-                                   for name in ("pos", "tag")})
+    changed = {name: pc.if_else(pa.array(stops), value, block.column(name))
+               for name, value in (("pos", _NO_WORD), ("tag", _NO_WORD), ("is_stop", True))}
+    return _with_columns(chunked, {name: list_array(lengths, values) for name, values in changed.items()})
 
 
 def _occurrences(tokens: pa.Table, vocabulary: "Containment") -> pa.Table:

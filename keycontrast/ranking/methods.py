@@ -205,7 +205,7 @@ def _discounted(spans: Spans, graphs: Graphs, score: np.ndarray) -> np.ndarray:
 def _by_focus(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarray:
     """Weigh the nodes of the words of the focus alike, by word or lemma, and others by nothing."""
     uniform = 1 / np.diff(graphs.offsets)[graphs.text]
-    words = frozenset(settings.focus.lower().split())
+    words = frozenset(part for word in settings.focus.lower().split() for part in (word, *word.split("-")) if part)
     if not words:
         return uniform
     places = np.flatnonzero(graphs.node_of >= 0)

@@ -46,17 +46,17 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
     a corpus; but not that of a pipeline that a caller has ``given``, who may hold documents of it. Noun chunks of such
     a pipeline are runs of nouns.
     """
-    for text_id, text in zip(text_ids, texts, strict=True):
+    cleaned = [clean(text) for text in texts] if cleaning else []
+    read = [item.read for item in cleaned] if cleaning else texts
+    for text_id, text in zip(text_ids, read, strict=True):
         if len(text) > nlp.max_length:
             raise InputError(f"text {text_id}: {len(text):,} characters, but the language pipeline reads at most "
                              f"{nlp.max_length:,} at a time. Split it into paragraphs in the input file, or leave it "
                              f"out.")
     with nullcontext() if given else nlp.memory_zone():
+        docs = _documents(nlp, read)
         if not cleaning:
-            return {"text_id": pa.array(text_ids, pa.int64()),
-                    **document_columns(_documents(nlp, texts), nlp.vocab, runs=given)}
-        cleaned = [clean(text) for text in texts]
-        docs = _documents(nlp, [item.read for item in cleaned])
+            return {"text_id": pa.array(text_ids, pa.int64()), **document_columns(docs, nlp.vocab, runs=given)}
         columns = document_columns(docs, nlp.vocab, runs=given, names=True)
         return {"text_id": pa.array(text_ids, pa.int64()), "cleaned": sum(bool(item.start) for item in cleaned),
                 **as_given(columns, cleaned)}

@@ -149,11 +149,10 @@ def unit_scale(vectors: Tensor) -> Tensor:
     return vectors * torch.rsqrt(vectors.square().mean(-1, keepdim=True) + _SMALLEST_SQUARE)
 
 
-def free_bits_kl(kl_dims: Tensor, nats: float, by: str = "dimension") -> Tensor:
-    """Return the KL of a batch (B, dz), at least ``nats``, which are a floor of the total or shared by dimension."""
+def free_bits_kl(kl_dims: Tensor, nats: float) -> Tensor:
+    """Return the KL of a batch (B, dz), summed over dimensions, mean over samples, and at least ``nats``."""
     (kl_dims,) = at_least_float32(kl_dims)
-    mean = kl_dims.mean(0)  # (dz,)
-    return mean.sum().clamp(min=nats) if by == "total" else mean.clamp(min=nats / len(mean)).sum()
+    return kl_dims.mean(0).sum().clamp(min=nats)
 
 
 class GaussianNetwork(nn.Module):
@@ -397,10 +396,10 @@ def _kl_term(latent: LatentOutput, config: HclConfig, beta: float) -> Tensor:
     """
     settings, (q, p) = config.latent, (latent.posterior, latent.prior)
     if settings.free_bits_for == "both":
-        return beta * free_bits_kl(latent.kl_dims, settings.free_bits, settings.free_bits_by)
+        return beta * free_bits_kl(latent.kl_dims, settings.free_bits)
     dims = gaussian_kl_dims(q.mu, q.logvar, p.mu.detach(), p.logvar.detach())
     of_prior = gaussian_kl(q.mu.detach(), q.logvar.detach(), p.mu, p.logvar).mean()
-    return beta * free_bits_kl(dims, settings.free_bits, settings.free_bits_by) + of_prior - of_prior.detach()
+    return beta * free_bits_kl(dims, settings.free_bits) + of_prior - of_prior.detach()
 
 
 def validation_loss(output: HclOutput, config: HclConfig) -> Tensor:

@@ -59,8 +59,7 @@ class Validation:
         - ``loss`` selects checkpoints: L_rec(z ~ q) + KL over the mean target length.
         - ``reconstruction`` in nats; ``_prior``, ``_mean``, ``_zero`` of the probed items: z of the prior, its mean,
           and z = 0; ``swap_outputs``, total variation of the next token's distribution under another's keyword.
-        - ``kl``, and ``kl_train`` of training items; ``active_units``, dimensions of z whose posterior mean varies;
-          ``under_floor``, share of dimensions whose mean KL the free bits cover.
+        - ``kl``, and ``kl_train`` of training items; ``active_units``, dimensions of z whose posterior mean varies.
         - for each contrast ``_masked``, share of samples that take no part; of the others ``_loss`` and ``_vanished``.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
@@ -68,10 +67,6 @@ class Validation:
         values |= {name: values["reconstruction"] + difference for name, difference in values.items()
                    if name.startswith("reconstruction_")}
         if "_mu" in rows:
-            latent, mean = self.model.config.latent, rows["_kl_dims"].mean(0)  # (dz,)
-            by_total = latent.free_bits_by == "total"
-            under = mean.sum() <= latent.free_bits if by_total else mean <= latent.free_bits / len(mean)
-            values["under_floor"] = float(under.float().mean())
             values["active_units"] = float((rows["_mu"].var(0, correction=0) > ACTIVE_VARIANCE).sum())
         for name in CONTRASTS:
             if f"_{name}_mask" in rows:
@@ -142,7 +137,6 @@ SMALL_KL = 0.2  # nats per item; by Pinsker's inequality, prior and posterior th
 ABOVE_FREE_BITS = 1.1  # free bits hold up the KL of a posterior without content; a tenth is noise over batches
 ACTIVE_SHARE = 0.05  # of dz that varies over inputs; below, the rest of z is noise
 IGNORED_MARGIN = 0.01  # of a reconstruction of 20 to 30 nats: about the KL that is small
-FLOOR_SHARE = 0.9  # of dimensions without a gradient of KL; above, it hardly trains prior, keyword and graph
 LEAK_RATIO, LEAK_NATS = 2.0, 1.0  # KL on training and validation items; overfitting or chance alone come to less
 # Share of items whose target's keyword is a neighbour of the input's, training above validation: on QQP 0.88 where the
 # graph tells an item its target, 0.18 where siblings do, 0.04 where its component is hidden.
@@ -228,13 +222,12 @@ _SIGNS = (
         "reconstruct a share of the texts from the prior's mean (latent.prior_share), or raise decoder.source_dropout "
         "or latent.free_bits"),
     _Sign(
-        "kl_under_floor", ("validation_under_floor",),
+        "kl_under_floor", ("validation_kl",),
         lambda config: config.latent.enabled and config.latent.free_bits_for == "both",
-        lambda row, *_: row["validation_under_floor"] > FLOOR_SHARE,
-        "KL is under its free bits ({config.latent.free_bits:g} nats by {config.latent.free_bits_by}) in "
-        "{validation_under_floor:.0%} of the dimensions, where it has no gradient: prior, keyword and graph learn from "
-        "the contrasts alone",
-        "set latent.free_bits_for posterior, set latent.free_bits_by total, or lower latent.free_bits"),
+        lambda row, _, config: row["validation_kl"] <= config.latent.free_bits,
+        "KL(q || p) is {validation_kl:.3g} nats per item, under its free bits ({config.latent.free_bits:g}), where it "
+        "has no gradient: prior, keyword and graph learn from the contrasts alone",
+        "set latent.free_bits_for posterior, or lower latent.free_bits"),
     _Sign(
         "leak", ("validation_kl_train", "validation_kl"),
         lambda config: config.latent.enabled, _leaks,

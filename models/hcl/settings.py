@@ -39,9 +39,7 @@ class LatentSettings:
 
     enabled: bool = setting(True, "false: deterministic backbone")
     size: int = setting(200, ge=1)
-    free_bits: float = setting(5.0, "nats in all; by dimension they are shared evenly", ge=0)
-    free_bits_by: Literal["dimension", "total"] = setting(
-        "total", "total: one floor under the sum of all dimensions, which have a gradient as soon as it is above")
+    free_bits: float = setting(5.0, "nats below which the KL, summed over dimensions, has no gradient", ge=0)
     free_bits_for: Literal["both", "posterior"] = setting(
         "posterior", "posterior: floor and annealing apply to the posterior alone, and the prior is trained towards it "
                      "at full weight from the first step")

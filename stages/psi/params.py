@@ -26,7 +26,6 @@ class Psi(Block):
 
     datasets: Datasets = Field([], description="of pairs, whose words are scored; each has word vectors")
     alpha: float = Field(0.1, description="a word is primary if its importance exceeds this")
-    ties: Literal["ordinal", "average"] = "ordinal"
     modes: list[Literal["xx", "xy"]] = ["xx", "xy"]
 
 

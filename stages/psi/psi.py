@@ -13,11 +13,10 @@ gives every v(X without x_i). Coordinates are ranked by sorting 64-bit keys whos
 whose low bits are the number of the coordinate. Sums over ranks are sums of integers, so scores do not depend on
 the other texts of a batch.
 
-Ties between coordinates: ``ordinal`` ranks by value, then by number of the coordinate, and takes
-F = 1 - 6 sum d^2 / (D (D^2 - 1)); ``average`` gives equals their mean rank: the true Spearman correlation.
+Coordinates rank by value, then by their number, and F = 1 - 6 sum d^2 / (D (D^2 - 1)).
 
-F with a text without words is 0, hence G = 1 for the word of a one-word text. Under ``average`` F with a constant
-vector is 0. Where |F(X, Y)| < 1e-6, G = 0 for every word of a text of two or more, since the quotient has no bound.
+F with a text without words is 0, hence G = 1 for the word of a one-word text. Where |F(X, Y)| < 1e-6, G = 0 for every
+word of a text of two or more, since the quotient has no bound.
 """
 
 from collections import Counter
@@ -29,7 +28,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.stats import rankdata
 
 from keycontrast.progress import progress
 from stages.common.examples import MODES, source_pairs
@@ -72,7 +70,7 @@ def run(tokens: Callable[[], Iterable[pa.Table]], examples: pa.Table, vectors: V
 
 def _scored(words: pa.ChunkedArray, pairs: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray,
             vectors: np.ndarray, params: "Psi") -> pa.Table:
-    result = importance(vectors, texts, firsts, seconds, params.ties)
+    result = importance(vectors, texts, firsts, seconds)
     # 0 - 0 / F is -0 for negative F; one zero is enough.
     scores, offsets = result.scores + 0.0, pa.array(result.offsets, pa.int32())
     return pa.table({"text_id": pairs[:, 0], "mode": np.array(MODES)[pairs[:, 1]], "pair": pairs[:, 2], "word": words,
@@ -106,8 +104,7 @@ class Importance:
     scores: np.ndarray
 
 
-def importance(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray,
-               ties: str = "ordinal") -> Importance:
+def importance(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray) -> Importance:
     """Return G of every word of the texts at the positions ``firsts`` (R,), against those at ``seconds`` (R,).
 
     ``texts`` has words as rows of ``vectors`` (V, D), which are finite; fewer than two coordinates are a
@@ -118,22 +115,22 @@ def importance(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: n
     offsets = np.concatenate([[0], np.cumsum(texts.lengths[firsts])]).astype(np.int64)
     result = Importance(np.zeros(len(firsts)), offsets, np.zeros(offsets[-1]))
     for start in range(0, len(firsts), _REQUESTS):
-        _score(vectors, texts, firsts, seconds, np.arange(start, min(start + _REQUESTS, len(firsts))), ties, result)
+        _score(vectors, texts, firsts, seconds, np.arange(start, min(start + _REQUESTS, len(firsts))), result)
     return result
 
 
 def _score(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray, requests: np.ndarray,
-           ties: str, found: Importance) -> None:
+           found: Importance) -> None:
     """Fill in the scores of ``requests``."""
     used, place = np.unique(seconds[requests], return_inverse=True)
-    ranked = _text_ranks(vectors, texts, used, ties)
+    ranked = _text_ranks(vectors, texts, used)
     sources, owner = np.unique(firsts[requests], return_inverse=True)
     by_source = np.argsort(owner, kind="stable")  # requests of source s: by_source[starts[s]:starts[s + 1]]
     starts = np.searchsorted(owner[by_source], np.arange(len(sources) + 1))
     for group in _equal_lengths(texts.lengths[sources], vectors.shape[1]):
         own = np.concatenate([by_source[starts[source]:starts[source + 1]] for source in group])
         number = np.repeat(np.arange(len(group)), (starts[group + 1] - starts[group]))
-        block = _Block(vectors[texts.rows(sources[group]).T], ties)
+        block = _Block(vectors[texts.rows(sources[group]).T])
         likeness, scores = block.scores(number, ranked.take(place[own]))
         found.likeness[requests[own]] = likeness
         into = found.offsets[requests[own]][:, None] + np.arange(scores.shape[1])
@@ -150,11 +147,11 @@ def _equal_lengths(lengths: np.ndarray, width: int) -> Iterator[np.ndarray]:
             yield from np.split(group, range(size, len(group), size))
 
 
-def _text_ranks(vectors: np.ndarray, texts: Texts, positions: np.ndarray, ties: str) -> "_Ranks":
+def _text_ranks(vectors: np.ndarray, texts: Texts, positions: np.ndarray) -> "_Ranks":
     """Return the ranks of v(X) of texts (T, D); all zero for a text without words."""
     per_text = _Ranks(np.zeros((len(positions), vectors.shape[1])), np.zeros(len(positions)))
     for group in _equal_lengths(texts.lengths[positions], vectors.shape[1]):
-        ranked = _Ranks.of(vectors[texts.rows(positions[group]).T].max(axis=0), ties)
+        ranked = _Ranks.of(vectors[texts.rows(positions[group]).T].max(axis=0))
         per_text.ranks[group], per_text.squares[group] = ranked.ranks, ranked.squares
     return per_text
 
@@ -162,28 +159,28 @@ def _text_ranks(vectors: np.ndarray, texts: Texts, positions: np.ndarray, ties: 
 class _Block:
     """Texts of one length and all of their texts without a word, ranked once for all comparisons."""
 
-    def __init__(self, words: np.ndarray, ties: str) -> None:
+    def __init__(self, words: np.ndarray) -> None:
         """Take the vectors of each word in turn (n, B, D), n >= 1."""
-        self.length, self.ties = len(words), ties
+        self.length = len(words)
         best, runner_up = _two_largest(words)  # (B, D) each
-        self.whole = _Ranks.of(best, ties)
+        self.whole = _Ranks.of(best)
         leads = words == best  # (n, B, D)
         changed = (leads & (best > runner_up)).any(axis=2)
         self.text, self.word = np.nonzero(changed.T)  # (K,) words without which v(X) is another
         # Where two words share the lead, the runner-up is as large.
-        self.without = _Ranks.of(np.where(leads, runner_up, best)[self.word, self.text], ties)  # (K, D)
+        self.without = _Ranks.of(np.where(leads, runner_up, best)[self.word, self.text])  # (K, D)
 
     def scores(self, text: np.ndarray, seconds: "_Ranks") -> tuple[np.ndarray, np.ndarray]:
         """Return F (R,) and G (R, n) of texts number ``text`` (R,) against ``seconds`` (R, D)."""
         requests = np.arange(len(text))
-        likeness = _correlation(self.whole, text, seconds, requests, self.ties)
+        likeness = _correlation(self.whole, text, seconds, requests)
         if self.length == 1:
             return likeness, np.ones((len(text), 1))
         first, count = np.searchsorted(self.text, text), np.bincount(self.text, minlength=len(self.whole.ranks))[text]
         count[np.abs(likeness) < NO_LIKENESS] = 0
         request = np.repeat(requests, count)
         row = np.arange(len(request)) - np.repeat(np.cumsum(count) - count, count) + first[request]
-        without = _correlation(self.without, row, seconds, request, self.ties)
+        without = _correlation(self.without, row, seconds, request)
         scores = np.zeros((len(text), self.length))
         scores[request, self.word[row]] = (likeness[request] - without) / likeness[request]
         return likeness, scores
@@ -206,9 +203,9 @@ class _Ranks:
     squares: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray, ties: str) -> "_Ranks":
+    def of(cls, values: np.ndarray) -> "_Ranks":
         """Rank each row of ``values`` (R, D)."""
-        ranks = centred_ranks(values, ties)
+        ranks = centred_ranks(values)
         return cls(ranks, np.einsum("rd,rd->r", ranks, ranks))
 
     def take(self, rows: np.ndarray) -> "_Ranks":
@@ -216,26 +213,21 @@ class _Ranks:
         return _Ranks(self.ranks[rows], self.squares[rows])
 
 
-def _correlation(firsts: _Ranks, first: np.ndarray, seconds: _Ranks, second: np.ndarray, ties: str) -> np.ndarray:
+def _correlation(firsts: _Ranks, first: np.ndarray, seconds: _Ranks, second: np.ndarray) -> np.ndarray:
     """Return the rank correlation of rows ``first`` with rows ``second`` (P,); 0 where a row has no order."""
     product = np.einsum("rd,rd->r", firsts.ranks[first], seconds.ranks[second])
     squares, others = firsts.squares[first], seconds.squares[second]
-    if ties == "average":
-        scale = np.sqrt(squares * others)
-        return np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
     width = firsts.ranks.shape[1]
     differences = (squares + others - 2 * product) / 4  # sum of d^2, an integer
     return np.where((squares > 0) & (others > 0), 1 - 6 * differences / (width * (width**2 - 1)), 0.0)
 
 
-def centred_ranks(values: np.ndarray, ties: str) -> np.ndarray:
+def centred_ranks(values: np.ndarray) -> np.ndarray:
     """Return twice the rank of each value in its row, less the mean: integers that add up to 0 (R, D).
 
     ``values`` (R, D) are float32, finite and without negative zeros.
     """
     width = values.shape[1]
-    if ties == "average":
-        return 2 * rankdata(values, axis=1) - (width + 1)
     bits = np.ascontiguousarray(values).view(np.int32)
     # As integers, negative floats stand in reverse: turning all bits but the sign puts them right.
     keys = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)

@@ -15,8 +15,7 @@ from stages.tracks.common.params import Sizes, block_of
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "graph": {"layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
     "keyword": {"imp_weight": "linear", "unit_scale": False},
-    "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "prior_share": 0.0,
-               "annealing_steps": 0},
+    "latent": {"free_bits": 0.0, "free_bits_for": "both", "prior_share": 0.0, "annealing_steps": 0},
     "contrasts": {"added_to": "sentence"},
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 
