@@ -28,11 +28,10 @@ from benchmarks.harness import Context, Disagreement, Rows, Section, compare, ma
 # The process of a peer should hold only what the peer needs in memory, so Arrow and our packages are imported where
 # they are used.
 
-CUTOFFS = (5, 10, 15)
 SETS = {"inspec/test": "Inspec, test", "keyphrase_semeval2017/all": "SemEval-2017", "keyphrase_duc2001/all": "DUC-2001",
         "keyphrase_nguyen2007/all": "Nguyen-2007", "keyphrase_semeval2010/all": "SemEval-2010"}
 WORDS = 512  # of a text
-RESULTS = Path("docs") / "results.md"
+RESULTS = Path("docs") / "keyphrases.md"
 BEGIN = "<!-- keyphrases: made by `python -m benchmarks.keywords --data DIR --write` -->"
 END = "<!-- /keyphrases -->"
 _PHRASES = 40  # more than are scored, since phrases with the same stems count once
@@ -61,15 +60,14 @@ class Corpus:
 # Scores
 
 
-def keyphrase_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]],
-                     cutoffs: Sequence[int] = CUTOFFS) -> dict[int, float]:
-    """Return the mean F1 of documents with gold phrases at each of ``cutoffs``; precision is over at most k phrases."""
-    documents = [(stemmed_phrases(phrases), set(wanted)) for phrases, keys in zip(predicted, gold, strict=True)
+def keyphrase_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], best: int = 10) -> float:
+    """Return the mean F1, over documents with gold phrases, of so many ``best`` phrases or fewer."""
+    documents = [(stemmed_phrases(phrases)[:best], set(wanted)) for phrases, keys in zip(predicted, gold, strict=True)
                  if (wanted := stemmed_phrases(keys))]
     if not documents:
         raise ValueError("no document has gold phrases")
-    return {cutoff: sum(2 * len(wanted.intersection(phrases[:cutoff])) / (len(phrases[:cutoff]) + len(wanted))
-                        for phrases, wanted in documents) / len(documents) for cutoff in cutoffs}
+    return sum(2 * len(wanted.intersection(phrases)) / (len(phrases) + len(wanted))
+               for phrases, wanted in documents) / len(documents)
 
 
 def stemmed_phrases(phrases: Iterable[str]) -> list[str]:
@@ -174,7 +172,7 @@ def ranked(name: str, sets: Sequence[Sequence[str]]) -> tuple[list[Phrases], flo
 
 
 def measure(found: Sequence[Corpus], names: Iterable[str]) -> Rows:
-    """Return F1 in per cent by data set and cut-off, texts per second and peak memory of each system."""
+    """Return F1@10 in per cent by data set, texts per second and peak memory of each system."""
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     rows = []
     for name in names:
@@ -186,8 +184,7 @@ def measure(found: Sequence[Corpus], names: Iterable[str]) -> Rows:
             continue
         row: dict[str, Any] = {"system": name}
         for corpus, given in zip(found, phrases, strict=True):
-            row |= {f"{corpus.name} ({len(corpus.texts)}) F1@{cutoff}": f"{100 * score:.1f}"
-                    for cutoff, score in keyphrase_scores(given, corpus.gold).items()}
+            row[f"{corpus.name} ({len(corpus.texts)})"] = f"{100 * keyphrase_f1(given, corpus.gold):.1f}"
         rows.append(row | {"texts/s": round(sum(map(len, phrases)) / seconds, 1), "MiB": round(memory)})
     return rows
 
