@@ -83,6 +83,9 @@ def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
                          f"{', '.join(reading.TABLES)}.")
     form = reading.file_format(file)
     form = ".jsonl" if form in (".json", ".ndjson") else form  # it may hold one JSON object per line
+    if form not in (".csv", ".tsv") and (options.separator is not None or options.quoting != "standard"):
+        name = "--quoting" if options.separator is None else "--separator"
+        raise InputError(f"{name}: {file} is neither CSV nor TSV; leave it out.")
     if form in reading.TABLES:
         return _of_table(file, form, options)
     if options.column is not None or options.id_column is not None:

@@ -117,11 +117,15 @@ def test_places_are_those_of_the_cell_and_ids_stay_numbers(tmp_path):
     assert [row["id"] for row in found] == ['{"a": [null, "-5"]}', "-5"]
 
 
-def test_standard_input_is_read_in_the_encoding_that_is_named():
+def test_options_of_reading_are_followed_or_refused(tmp_path):
     given = "The caf\u00e9 gate.".encode("latin-1")
     assert "caf\u00e9 gate" in keywords("-", "--csv", "--encoding", "latin-1", given=given)
     with pytest.raises(InputError, match="--quoting and --separator: standard input is read line by line"):
         keywords("-", "--separator", ";", given="A ball.")
+    (tmp_path / "t.txt").write_text("A ball.")
+    for option, value in (("--separator", ";"), ("--quoting", "none")):
+        with pytest.raises(InputError, match=f"{option}: .*neither CSV nor TSV"):
+            keywords(tmp_path / "t.txt", option, value)
 
 
 def test_nothing_that_is_printed_is_obeyed(tmp_path):
