@@ -6,9 +6,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 # The first ids of each vocabulary of PGKPR.
 PAD, UNK, BOS, EOS, SEP, NOK, MASK = range(7)
 IGNORE = -100  # target at positions that are not to be predicted
-# Settings that are gone, and the value that the code now always has; models that were saved with it can be loaded.
-_GONE = {"latent.enters": "memory+embed", "latent.word_dropout": 0.0, "latent.batch_norm": 0.0,
-         "latent.bow_loss": False, "latent.posterior": "absolute"}
 
 
 def setting(default: Any, text: str | None = None, **bounds: float) -> Any:
@@ -26,9 +23,6 @@ def filled(default: Any, given: Any, place: str = "") -> Any:
     values, kinds = dict(given), get_type_hints(type(default))
     for name, value in given.items():
         where = f"{place}.{name}" if place else name
-        if where in _GONE and value == _GONE[where]:
-            del values[name]
-            continue
         if name not in kinds:
             raise ValueError(f"unknown setting {where}. A model that another version of Keycontrast has saved must be "
                              f"trained again")
