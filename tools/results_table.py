@@ -5,13 +5,15 @@
     python tools/results_table.py metrics/evidence/cpu-hcl-qqp.parquet token_nll --base hcl --svg FILE
     python tools/results_table.py metrics/evidence/cpu-hcl-qqp.parquet token_nll \
         --interaction leaking-by-pair no-graph-by-pair leaking no-graph
+    python tools/results_table.py metrics/evidence/cpu-clld-textcnn-mr.parquet accuracy --base ct-two \
+        --recipe cpu-clld-textcnn --set dataset=mr
 
 Reads the two files of `tools/collect_rows.py`, and the recipe of their name. Intervals are over items and, with two
 seeds or more, over seeds; a row of fewer than three, or beside a base of fewer, gets no verdict, and one of other items
-than the base is not compared. *Could be seen* is the
-difference that so many seeds and items find in four experiments of five. A row has converged if its validation loss had
-not its smallest value in the last epoch. `--svg` draws the differences from the base. `--interaction A B C D` prints
-(A - B) - (C - D) instead; A and B have the same items, and so have C and D.
+than the base is not compared. *p* is of the t test over seeds. *Could be seen* is the difference that so many seeds and
+items find in four experiments of five. A row has converged if its validation loss had not its smallest value in the
+last epoch. `--svg` draws the differences from the base. `--interaction A B C D` prints (A - B) - (C - D) instead; A and
+B have the same items, and so have C and D.
 """
 
 import argparse
@@ -52,7 +54,8 @@ def statistic(items: pd.DataFrame, name: str) -> Statistic:
         place = int(name.removeprefix("released_bleu_")) - 1
         sums = items[[f"released_sum_{number}" for number in range(items.columns.str.match("released_sum_").sum())]]
         return Statistic(sums.to_numpy(float), lambda sums: corpus_bleu_of_sums(sums, RELEASED_WEIGHTS)[..., place])
-    return mean_statistic(items[name].to_numpy(float))
+    one = items["predicted"] == items["label"] if name == "accuracy" else items[name]
+    return mean_statistic(one.to_numpy(float))
 
 
 def members(items: pd.DataFrame, name: str) -> Members:
@@ -103,9 +106,9 @@ def converged(values: pd.DataFrame) -> str:
     return "yes" if count == len(ended) else "no" if not count else f"{count} of {len(ended)}"
 
 
-def printed(recipe: str) -> Mapping[str, Mapping[str, str]]:
+def printed(recipe: str, changes: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
     """Return the cells that the paper has for each run of a recipe, by metric."""
-    params, cells = plan(recipe, "data").params, {}
+    params, cells = plan(recipe, "data", changes=changes).params, {}
     read: Any = params
     for track in TRACKS.values():
         for name, run in track.runs(params).items():
@@ -129,19 +132,19 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
     for row, cells in published.items():
         beside = cells.get(name, "–")
         if row not in found:
-            lines.append([escaped(row), beside, "–", "–", "0", "–", "–", "–", "not run"])
+            lines.append([escaped(row), beside, "–", "–", "0", "–", "–", "–", "–", "not run"])
             continue
         ours, count = found[row], len(found[row].seeds)
         alone = over_seeds(ours, NOTHING, LEVEL, 0)
         low, high = (alone.low, alone.high) if alone else interval(ours.samples[0], LEVEL)
         alike = scored[row] == scored[base]
         difference = over_seeds(ours, found[base], LEVEL, 0) if row != base and alike else None
-        verdict, text, seen = "", "–", "–"
+        verdict, text, chance, seen = "", "–", "–", "–"
         if difference is not None:
             differences[row] = difference
             text = (f"{one.text(difference.difference, sign='+')} ({one.text(difference.low, sign='+')} to "
                     f"{one.text(difference.high, sign='+')})")
-            seen = one.text(difference.detectable)
+            chance, seen = f"{difference.p_value:.3f}", one.text(difference.detectable)
             sign = difference.sign(LEVEL) * one.direction
             verdict = {1: f"better than {base}", 0: "no difference seen", -1: f"worse than {base}"}[sign]
         if row != base and (difference.seeds if difference else 0) < VERDICT:
@@ -149,7 +152,7 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
         if not alike:
             verdict = "other items"
         lines.append([escaped(row), beside, one.text(float(ours.values.mean())), f"{one.text(low)} to {one.text(high)}",
-                      str(count), converged(values[values["row"] == row]), text, seen, verdict or "base"])
+                      str(count), converged(values[values["row"] == row]), text, chance, seen, verdict or "base"])
     return lines, differences
 
 
@@ -162,6 +165,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--base", help="the row that others are compared with")
     what.add_argument("--interaction", nargs=4, metavar="ROW")
+    parser.add_argument("--recipe", help="recipe that was taken under another name with `keycontrast use --as`")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of that recipe: dataset=mr")
     parser.add_argument("--svg", type=Path, help="plot of the first metric's differences")
     parser.add_argument("--where", help="of which items, as of pandas' query: reachable, 'not target_seen'")
     arguments = parser.parse_args(argv)
@@ -170,10 +175,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.interaction:
         sys.stdout.writelines(interaction(items, name, arguments.interaction) for name in arguments.metrics)
         return
-    published = printed(arguments.items.stem)
+    published = printed(arguments.recipe or arguments.items.stem, arguments.set)
     for name in arguments.metrics:
         heads = ["row", "published", "ours", "interval", "seeds", "converged", f"less {arguments.base}",
-                 "could be seen", "status"]
+                 "p", "could be seen", "status"]
         rows, differences = rows_of(items, values, name, arguments.base, published)
         if arguments.svg and name == arguments.metrics[0]:
             arguments.svg.write_text(forest(differences, name, arguments.base), encoding="utf-8")
