@@ -9,7 +9,7 @@ the output has the target's keyword (`target_keyword_kept`); whether that is `to
 not occur in the source; whether it is `reachable`, which is a positive neighbour of the source's keyword besides; and
 whether training has the target's text (`target_seen`).
 
-FOLDER/RECIPE.csv has the values of each run and seed, how its training ended, and the commit that was checked out. Runs
+Scores of items have five decimals. FOLDER/RECIPE.csv has the values of each run and seed, how its training ended, and the commit that was checked out. Runs
 and seeds that the files have and this project has not, having been trained elsewhere, stay in them.
 """
 
@@ -106,7 +106,9 @@ def main() -> None:
         sys.exit("collect_rows: no run of the params is evaluated here")
     of_items, of_runs = (folder / f"{params['recipe']}.{kind}" for kind in ("parquet", "csv"))
     with atomic_file(of_items) as file:
-        joined(of_items, pd.concat(items)).to_parquet(file, compression="zstd", index=False)
+        kept = joined(of_items, pd.concat(items)).round(5)
+        kept.astype(dict.fromkeys(kept.select_dtypes("float64"), "float32")).to_parquet(
+            file, compression="zstd", index=False)
     with atomic_file(of_runs) as file:
         columns = ["row", "seed", "metric", "value", "low", "high", "commit"]
         joined(of_runs, pd.concat(values))[columns].to_csv(file, index=False, float_format="%.6g")
