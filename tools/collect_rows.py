@@ -9,8 +9,9 @@ the output has the target's keyword (`target_keyword_kept`); whether that is `to
 not occur in the source; whether it is `reachable`, which is a positive neighbour of the source's keyword besides; and
 whether training has the target's text (`target_seen`).
 
-Scores of items have five decimals. FOLDER/RECIPE.csv has the values of each run and seed, how its training ended, and the commit that was checked out. Runs
-and seeds that the files have and this project has not, having been trained elsewhere, stay in them.
+Scores of items have five decimals. FOLDER/RECIPE.csv has the values of each run and seed, how its training ended, and
+the commit that was checked out. Runs and seeds that the files have and this project has not, having been trained
+elsewhere, stay in them.
 """
 
 import argparse

@@ -48,6 +48,12 @@ RESAMPLES, LEVEL = 2000, 0.95
 NOTHING = Members(np.zeros(1), np.zeros((1, RESAMPLES)))
 
 
+def collected(file: Path, where: str | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the items of a file, perhaps only those of a query, and the values beside it."""
+    items, values = pd.read_parquet(file), pd.read_csv(file.with_suffix(".csv"))
+    return items.query(where) if where else items, values
+
+
 def statistic(items: pd.DataFrame, name: str) -> Statistic:
     """Return a metric of the items of one row under one seed; corpus BLEU is of sums over items."""
     if name.startswith("released_bleu_"):
@@ -167,20 +173,28 @@ def main(argv: Sequence[str] | None = None) -> None:
     what.add_argument("--interaction", nargs=4, metavar="ROW")
     parser.add_argument("--recipe", help="recipe that was taken under another name with `keycontrast use --as`")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of that recipe: dataset=mr")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="those to show beside the base; all by default")
     parser.add_argument("--svg", type=Path, help="plot of the first metric's differences")
+    parser.add_argument("--beside", type=Path, nargs="+", default=[], metavar="FILE",
+                        help="items of further data sets, whose rows of the same names the plot shows too")
     parser.add_argument("--where", help="of which items, as of pandas' query: reachable, 'not target_seen'")
     arguments = parser.parse_args(argv)
-    items, values = pd.read_parquet(arguments.items), pd.read_csv(arguments.items.with_suffix(".csv"))
-    items = items.query(arguments.where) if arguments.where else items
+    items, values = collected(arguments.items, arguments.where)
     if arguments.interaction:
         sys.stdout.writelines(interaction(items, name, arguments.interaction) for name in arguments.metrics)
         return
     published = printed(arguments.recipe or arguments.items.stem, arguments.set)
+    published = {row: cells for row, cells in published.items()
+                 if not arguments.rows or row in (*arguments.rows, arguments.base)}
     for name in arguments.metrics:
         heads = ["row", "published", "ours", "interval", "seeds", "converged", f"less {arguments.base}",
                  "p", "could be seen", "status"]
         rows, differences = rows_of(items, values, name, arguments.base, published)
         if arguments.svg and name == arguments.metrics[0]:
+            if arguments.beside:
+                differences = {f"{file.stem.rpartition('-')[2]}, {row}": one
+                               for file in (arguments.items, *arguments.beside) for row, one in rows_of(
+                                   *collected(file, arguments.where), name, arguments.base, published)[1].items()}
             arguments.svg.write_text(forest(differences, name, arguments.base), encoding="utf-8")
         title = f"{metric(name).name}, {items.loc[items['row'] == arguments.base, 'example_id'].nunique():,} items"
         sys.stdout.write("\n".join([title, "", *table(heads, rows), "", ""]))
