@@ -119,8 +119,8 @@ def _keep_committed(say: Callable[[str], None], save: bool) -> None:
         place.write_bytes(committed)
     if content != known:
         say(f"{len(changed)} of {len(after)} stages wrote other bytes from the same inputs, as another type of "
-            f"processor does. dvc.lock and {len(files)} metrics files stay as committed; `keycontrast run --save` "
-            f"writes those of this machine.")
+            f"processor or another version of Python or of a package does. dvc.lock and {len(files)} metrics files "
+            f"stay as committed; `keycontrast run --save` writes those of this machine.")
 
 
 def differs_by_rounding(before: dict[str, Any], after: dict[str, Any]) -> bool:
