@@ -1,4 +1,4 @@
-"""The latent variable's settings against its being left unused: floors, what they apply to, training from
+"""The latent variable's settings against its being left unused: free bits, what they apply to, training from
 the prior's mean, the keyword in the decoder, dropout of source attention."""
 
 import pytest

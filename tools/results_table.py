@@ -184,6 +184,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stdout.writelines(interaction(items, name, arguments.interaction) for name in arguments.metrics)
         return
     published = printed(arguments.recipe or arguments.items.stem, arguments.set)
+    for row in arguments.rows or ():
+        if row not in published:
+            sys.exit(f"results_table: {row!r} is no row of the recipe; {nearest(row, list(published))}")
     published = {row: cells for row, cells in published.items()
                  if not arguments.rows or row in (*arguments.rows, arguments.base)}
     for name in arguments.metrics:
