@@ -69,7 +69,7 @@ check: $(STAMP)
 docs: $(STAMP)
 	@$(BIN)/python -m pipeline.documentation
 
-# The documents as a site, the tutorial run on the way; what that takes is installed when it is first asked for, in seconds.
+# The documents and the tutorial as a site; what that takes is installed when it is first asked for, in seconds.
 pages: $(VENV)/installed-docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "site/index.html; to search, too: $(BIN)/python -m http.server -d site"

@@ -20,12 +20,12 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from keycontrast.errors import nearest
+from keycontrast.errors import InputError, nearest
 from pipeline.markdown import escaped, table
 from pipeline.recipes import plan
 from stages.common.figures import PALETTE, drawing, finished
@@ -114,8 +114,11 @@ def converged(values: pd.DataFrame) -> str:
 
 def printed(recipe: str, changes: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
     """Return the cells that the paper has for each run of a recipe, by metric."""
-    params, cells = plan(recipe, "data", changes=changes).params, {}
-    read: Any = params
+    try:
+        params = plan(recipe, "data", changes=changes).params
+    except InputError as error:
+        sys.exit(f"results_table: {error} After `keycontrast use --as`, give --recipe and --set.")
+    cells, read = dict[str, Mapping[str, str]](), cast(Any, params)
     for track in TRACKS.values():
         for name, run in track.runs(params).items():
             dataset = track.models(params)[run.model].dataset
