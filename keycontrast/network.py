@@ -144,7 +144,7 @@ class Containment:
     def __init__(self, keywords: Iterable[str], lemmas: bool) -> None:
         self.lemmas = lemmas
         self._known: dict[str, list[str]] = {}
-        for keyword in keywords:
+        for keyword in (one for one in keywords if len(one) <= 200):  # longer ones are lists; the search costs the cube
             self._known.setdefault(_bare(keyword), []).append(keyword)
         # Beginnings of keywords: runs of tokens are followed no further than one may still become a keyword.
         self._begun = {keyword[:length] for keyword in self._known for length in range(len(keyword) + 1)}

@@ -230,13 +230,14 @@ def read_judgements(folder: Path, key: pd.DataFrame, design: Design, partial: bo
     if gaps and not partial:
         problems += [*gaps[:_SHOWN], "--partial accepts incomplete sheets."]
     if problems or not sum(map(len, scores)):
-        raise InputError("\n  ".join([f"{folder}: the sheets have problems, or no scores:", *problems]))
+        raise InputError("\n  ".join([f"{folder}: problems of the sheets:", *(problems or ["no score is filled in"])]))
     return pd.concat(scores).rename(columns={"example_id": "item"}).sort_values(list(JUDGEMENTS.key), ignore_index=True)
 
 
 def _read_sheet(path: Path, key: pd.DataFrame, design: Design, problems: list[str], gaps: list[str]) -> pd.DataFrame:
     """Return the scores of a sheet; problems and empty cells are added to the lists."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
+    csv.field_size_limit(max(len(text), 1 << 17))
     first = text.partition("\n")[0]
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), restval="")
     wanted = [*COLUMNS, *design.criteria]

@@ -112,12 +112,12 @@ def write_run(name, bleu_1, source_bleu, output, **more):
         "references": [[TEXTS[places[place][1]]] for place in range(ITEMS)]}), provenance(f"generate_hcl@{name}"))
 
 
-def over_seeds(rows, seeds=2):
-    """Rows of table ``paired`` with what seeds say: as the items, if there are several; nothing under one."""
+def over_seeds(rows, seeds=3):
+    """Rows of table ``paired`` with what seeds say: as the items, if there are several; under two no verdict."""
     lacking = dict.fromkeys(("low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"))
     return [{**row, "seeds": seeds} | (lacking if seeds == 1 else {
         "low_seeds": row["low"], "high_seeds": row["high"], "p_seeds": 0.01, "detectable": 0.03,
-        "verdict": int(row["low"] > 0) - int(row["high"] < 0)}) for row in rows]
+        "verdict": None if seeds < 3 else int(row["low"] > 0) - int(row["high"] < 0)}) for row in rows]
 
 
 def paired_row(metric, first, second, difference, reach, p_value=0.002, value=0.5):

@@ -233,7 +233,7 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     paths = RunPaths("run-a", 13)
     first = paths.metrics.read_bytes(), paths.scores.read_bytes()
     metrics = json.loads(first[0])
-    assert metrics["settings"]["bleu_style"] == "individual_m7" and metrics["settings"]["model"] == "model-a"
+    assert metrics["settings"]["model"] == "model-a"
     assert metrics["settings"]["emb"]["name"] == "encoder" and len(metrics["settings"]["emb"]["sha256"]) == 64
     values = [*metrics["run"].values(), *metrics["baselines"]["copy"].values()]
     assert all(value == round(value, 6) for value in values)
@@ -262,12 +262,11 @@ def test_vectors_are_trained_on_the_texts_of_the_training_split_alone():
 
 def test_stage_takes_vectors_from_a_file_or_the_training_split_and_may_leave_bertscore_out(project):
     (project / "vectors.txt").write_text("how 1 0\nfat 0 1\nlose 1 1\n")
-    write_params(project, emb="path", emb_path="vectors.txt", bertscore={"encoder": None}, bleu_style="corpus")
+    write_params(project, emb="path", emb_path="vectors.txt", bertscore={"encoder": None})
     assert main(["run-a"]) == 0
     metrics = json.loads(RunPaths("run-a", 13).metrics.read_text())
     assert metrics["settings"]["emb"]["origin"] == "file" and metrics["settings"]["emb"]["size"] == 2
     assert metrics["settings"]["bertscore"] is None and "bertscore" not in metrics["run"]
-    assert metrics["settings"]["leading"][0] == "corpus_bleu_1" and "bleu_1" in metrics["run"]
     write_params(project, emb="train", bertscore={"encoder": None})
     assert main(["run-a"]) == 0
     metrics = json.loads(RunPaths("run-a", 13).metrics.read_text())

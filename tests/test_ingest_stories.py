@@ -122,6 +122,8 @@ def test_stories_of_files_in_different_forms_are_one_data_set(tmp_path):
 
 def test_hashed_splits_are_the_same_whatever_the_mode(tmp_path):
     lists = stories(200)
+    lists += [[f"Start {group}.", *(f"{word} {group} {row}." for word in "bcde")] for group in range(8)
+              for row in range(7)]    # a component is large or small in every mode
     homes = []
     for changes in ({"roc_mode": "ending"}, {"roc_mode": "lead_to_rest", "neg_source": "none"},
                     {"roc_mode": "next_sentence", "roc_neg": "random"}):

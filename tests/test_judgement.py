@@ -180,5 +180,5 @@ def test_every_problem_is_named_at_once_and_partial_sheets_are_read_if_asked(pro
     fill(out, lambda row, criterion: "" if row["item"] > 2 else 2)
     assert "30 of 54 cells are empty" in read(out, partial=True)
     fill(out, lambda row, criterion: "")
-    with pytest.raises(InputError, match="or no scores"):
+    with pytest.raises(InputError, match="no score is filled in"):
         read(out, partial=True)

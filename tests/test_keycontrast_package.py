@@ -112,6 +112,11 @@ def test_nulls_may_be_left_out_and_keep_their_places(texts):
     assert keyword_graph(texts, keywords=ranking).nodes["keyword"].to_pylist() == ["red ball"]
 
 
+def test_a_text_of_one_word_many_times_costs_the_graph_no_more_than_its_length():
+    nodes = keyword_graph(["A dog and a cat.", "A dog.", "GOAL " * 4000]).nodes
+    assert nodes["keyword"].to_pylist()[:2] == ["cat", "dog"]
+
+
 def test_the_graph_joins_phrases_that_share_a_text(tmp_path):
     made = keyword_graph(["A dog chases a ball.", "The ball hits a window.", "The ball of a dog."])
     graph = made.networkx()

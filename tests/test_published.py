@@ -60,6 +60,8 @@ def test_a_row_is_called_by_what_it_does_without_and_what_it_adds(settings, labe
     (("qqp", "pairs"), "qqp"), (("pairs", "pairs", "../data/Quora/x.csv"), "qqp"), (("any", "kaggle_qqp"), "qqp"),
     (("sample", "triples"), None), (("qqp", "triples"), None), (("douban", "dialogue"), "douban"),
     (("chat", "dialogue"), None), (("roc", "stories"), "rocstories"), (("tales", "stories", "tales.csv"), None),
+    (("any", "rocstories"), "rocstories"), (("mine", "stories", "data/processed/mine.csv"), None),
+    (("douban", "groupwise_dialogue"), "douban"), (("fruit", "captions", "coconut.csv"), None),
     (("any", "mscoco_captions"), "mscoco"), (("captions", "captions", "../COCO/val.parquet"), "mscoco"),
     (("captions", "captions", "data/sample/captions.jsonl"), None),
     (("20ng", "labelled"), "20ng"), (("r8", "labelled", "../data/r8"), "r8"), (("r52", "all_terms"), "r52"),

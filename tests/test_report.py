@@ -354,7 +354,7 @@ def test_curves_are_grouped_by_the_question_they_answer():
     assert curve_groups([Model("b", "hcl", "d", 1)], HCL.questions) == []
 
 
-def answered(verdicts, seeds=2):
+def answered(verdicts, seeds=3):
     """A block of ``full``, an ablation, a baseline and a baseline; each is so far from ``full``."""
     settings = {"full": {}, "cut": {"graph": {"iterations": 0}}, "other": {"architecture": "seq2seq"}}
     runs = [Run(name, "hcl", name, "d", 1, HCL.row(own, {}),
@@ -390,8 +390,17 @@ def test_each_row_says_what_its_difference_means():
     assert answered({}).differences == [] and answered({}).sentence.endswith("on 64 items.")
 
 
-def test_a_row_of_one_seed_gets_no_verdict():
-    found = answered({"cut": -0.1, "other": 0.1, "baseline copy": 0.2}, seeds=1)
+def test_two_seeds_give_an_interval_over_seeds_and_no_verdict():
+    two = pd.DataFrame(over_seeds([pair("plain", "hcl", 0.1, 0.05)], seeds=2)).assign(low_seeds=-0.2, high_seeds=0.4)
+    groups = {"d/test": {"groups": {name: group(name) for name in ("hcl", "plain")}}}
+    block, = blocks_of(HCL, [run_material("hcl"), run_material("plain")], {}, groups, two, pd.DataFrame())
+    found = block.difference("hcl", "plain", "bleu_1")
+    assert found.ends == (-0.4, 0.2) and not found.judged
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_row_of_one_or_two_seeds_gets_no_verdict(seeds):
+    found = answered({"cut": -0.1, "other": 0.1, "baseline copy": 0.2}, seeds)
     assert {(row.said, row.verdict) for _, row in found.differences} == {("", "")}
     # Baselines are compared as this training ended.
     assert found.sentence.endswith("on 64 items; it is worse than baseline copy.") and found.few_seeds

@@ -68,7 +68,7 @@ class Pairs:
         place = np.lexsort((order, size > TESTED / 10))  # a large one is never tested
         ids = self.ids[place]
         last = TESTED
-        while order[place[last]] == order[place[last - 1]]:
+        while last < len(place) and order[place[last]] == order[place[last - 1]]:
             last += 1
         return random.permutation(ids[last:]), ids[:last]
 

@@ -80,10 +80,12 @@ def less(first: Members, second: Members) -> Members:
 
 def interaction(items: pd.DataFrame, name: str, rows: Sequence[str]) -> str:
     """Return in a sentence the difference of the first two rows of four, less that of the last two."""
+    if missing := sorted(set(rows) - set(items["row"])):
+        raise InputError(f"{', '.join(missing)}: not collected")
     first, second, third, fourth = (members(items[items["row"] == row], name) for row in rows)
     one, found = metric(name), over_seeds(less(first, second), less(third, fourth), LEVEL, 0)
     if found is None:
-        sys.exit(f"results_table: {', '.join(rows)} share fewer than two seeds")
+        raise InputError(f"{', '.join(rows)} share fewer than two seeds")
     return (f"({rows[0]} - {rows[1]}) - ({rows[2]} - {rows[3]}), {one.name}: {one.text(found.difference, sign='+')} "
             f"({one.text(found.low, sign='+')} to {one.text(found.high, sign='+')}), {found.seeds} seeds, "
             f"p {found.p_value:.3f}; {one.text(found.detectable)} could be seen\n")
@@ -117,7 +119,7 @@ def printed(recipe: str, changes: Sequence[str]) -> Mapping[str, Mapping[str, st
     try:
         params = plan(recipe, "data", changes=changes).params
     except InputError as error:
-        sys.exit(f"results_table: {error} After `keycontrast use --as`, give --recipe and --set.")
+        raise InputError(f"{error} After `keycontrast use --as`, give --recipe and --set.") from None
     cells, read = dict[str, Mapping[str, str]](), cast(Any, params)
     for track in TRACKS.values():
         for name, run in track.runs(params).items():
@@ -132,10 +134,13 @@ def printed(recipe: str, changes: Sequence[str]) -> Mapping[str, Mapping[str, st
 def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
             published: Mapping[str, Mapping[str, str]]) -> tuple[list[list[str]], dict[str, OverSeeds]]:
     """Return the rows of the table of one metric, with those that are not run, and the differences from the base."""
-    one = metric(name)
+    column = {"accuracy": "label"}.get(name, "released_sum_0" if name.startswith("released_bleu_") else name)
+    if column not in items:
+        raise InputError(f"{name!r} is no metric of these items; {nearest(name, list(items.columns))}")
+    items, one = items[items.groupby("row")[column].transform("count") > 0], metric(name)
     found = {str(row): members(part, name) for row, part in items.groupby("row")}
     if base not in found:
-        sys.exit(f"results_table: row {base!r} was not collected; {nearest(base, list(found))}")
+        raise InputError(f"row {base!r} was not collected; {nearest(base, list(found))}")
     scored = {str(row): set(part["example_id"]) for row, part in items.groupby("row")}
     lines, differences = [], {}
     for row, cells in published.items():
@@ -189,7 +194,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     published = printed(arguments.recipe or arguments.items.stem, arguments.set)
     for row in arguments.rows or ():
         if row not in published:
-            sys.exit(f"results_table: {row!r} is no row of the recipe; {nearest(row, list(published))}")
+            raise InputError(f"{row!r} is no row of the recipe; {nearest(row, list(published))}")
     published = {row: cells for row, cells in published.items()
                  if not arguments.rows or row in (*arguments.rows, arguments.base)}
     for name in arguments.metrics:
@@ -207,4 +212,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (InputError, FileNotFoundError) as error:
+        sys.exit(f"results_table: {error}")

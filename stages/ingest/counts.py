@@ -134,7 +134,7 @@ def summary(counts: dict[str, Any]) -> str:
     if "triples_by_negative_source" in counts:
         lines += triple_lines(counts)
     lines.append(f"examples: {_listed(counts['examples'])}")
-    lines += [f"{name}: no text of {', '.join(missing)}"
+    lines += [f"{name}: no text of {', '.join(map(repr, missing))}"
               for name, missing in counts.get("classes_without_a_text", {}).items() if missing]
     lines += [f"leak into {name}: {_listed(leaks) if leaks else 'none'}"
               for name, found in counts.get("leak", {}).items() if name in SPLITS

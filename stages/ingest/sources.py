@@ -45,8 +45,9 @@ class Connected:
 
     @property
     def sizes(self) -> np.ndarray:
-        """The number of texts of each component that occur in a row that is left."""
-        return np.bincount(self.group[self.paired], minlength=int(self.group.max(initial=-1)) + 1)
+        """The size of each component: its texts in rows that are left, or rows of stories and dialogues."""
+        texts = self.rows.first if self.rows.structure in CONTINUATIONS else self.paired  # alike in all modes
+        return np.bincount(self.group[texts], minlength=int(self.group.max(initial=-1)) + 1)
 
 
 def connected(rows: UniqueRows, split_by: str, captions: int | None = None) -> Connected:
@@ -170,7 +171,7 @@ def make_items(found: Connected, dataset: Dataset, params: Ingest, seed: int) ->
         if rows.structure == "dialogue" and not scored:
             items = with_references(items)
     if not len(items):
-        raise _no_items(dataset, params, len(rows))
+        raise _no_items(dataset, params, rows)
     return items
 
 
@@ -179,8 +180,8 @@ def rule_of(structure: str, params: Ingest) -> str:
     return f"question1_{params.qqp_rule.partition('_')[2]}" if structure == "dialogue" else params.qqp_rule
 
 
-def _no_items(dataset: Dataset, params: Ingest, taken: int) -> InputError:
-    """Return the error of a data set of ``taken`` rows that gives no item."""
+def _no_items(dataset: Dataset, params: Ingest, rows: UniqueRows) -> InputError:
+    """Return the error of a data set of whose usable rows none gives an item."""
     structure, instead = structure_of(dataset.layout), ""
     if structure == "captions":
         size = "two texts" if params.captions is None else f"exactly {params.captions} distinct texts (ingest.captions)"
@@ -190,9 +191,10 @@ def _no_items(dataset: Dataset, params: Ingest, taken: int) -> InputError:
                    "No text has both a paraphrase and a non-paraphrase") + " (columns.label)"
         instead = ", or set ingest.neg_source to retrieved"
     else:
-        lacking = "No row is a paraphrase, a story or a right response; rejected rows have their reasons"
-    return InputError(f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
-                      f"{lacking}. Give more data{instead}.")
+        rejected = ", ".join(f"{count} {reason}" for reason, count in rows.tables.rejections().items())
+        lacking = f"No row is a paraphrase, a story or a right response (rejected: {rejected or 'none'})"
+    return InputError(f"no example could be made from {len(rows)} usable rows (ingest.neg_source: "
+                      f"{params.neg_source}). {lacking}. Give more data{instead}.")
 
 
 def split_of_items(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[

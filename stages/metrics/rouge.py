@@ -20,7 +20,6 @@ import numpy as np
 from stages.metrics.bleu import check_items, ngrams
 from stages.metrics.tokens import CHINESE, Text, joined, stem
 
-CONVENTIONS = ("rouge_score", "py_rouge")
 MEASURES = ("rouge_1", "rouge_2", "rouge_l")
 BYTE_LIMIT = 665    # of py-rouge, which counts characters
 _WORD = re.compile(f"[a-z0-9]+|[{CHINESE}]")

@@ -229,10 +229,10 @@ class Results:
 
 
 def _of_seeds(row: Mapping[str, Any]) -> dict[str, Any]:
-    if pd.isna(row["verdict"]):
+    if pd.isna(row["low_seeds"]):
         return {}
     return {"over_seeds": (float(row["low_seeds"]), float(row["high_seeds"])), "p_seeds": float(row["p_seeds"]),
-            "sign": int(row["verdict"])}
+            "sign": None if pd.isna(row["verdict"]) else int(row["verdict"])}
 
 
 def values_of(runs: Sequence[Mapping[str, Any]], intervals: Mapping[str, Any]) -> dict[str, Value]:

@@ -87,7 +87,7 @@ def dataset_kind_of(name: str, layout: str, source: str = "") -> str | None:
     if layout in ("glue_qqp", "kaggle_qqp", "quora_qqp") or (layout == "pairs" and ("qqp" in called
                                                                                  or "quora" in called)):
         return "qqp"
-    if layout == "dialogue" and "douban" in called:
+    if "dialogue" in layout and "douban" in called:
         return "douban"
     if layout in _CLASSIFIED:
         return _CLASSIFIED[layout]
@@ -95,6 +95,7 @@ def dataset_kind_of(name: str, layout: str, source: str = "") -> str | None:
         # Not the whole path: any folder above may be called mr.
         match = _CLASS_NAMES.search(name.lower()) or _CLASS_NAMES.search("/".join(source.lower().split("/")[-2:]))
         return None if match is None else str(match.lastgroup).removeprefix("x")
-    if layout == "mscoco_captions" or (layout == "captions" and "coco" in called):
+    if layout == "mscoco_captions" or (layout == "captions" and re.search(r"coco(?![a-z])", called)):
         return "mscoco"
-    return "rocstories" if layout == "stories" and "roc" in called else None
+    told = layout == "rocstories" or (layout == "stories" and re.search(r"(?<![a-z])roc", called))
+    return "rocstories" if told else None

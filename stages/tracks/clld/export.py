@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from keycontrast.cells import printable
 from keycontrast.errors import InputError
 from keycontrast.text.batches import Chunk, encode_texts, fixed_chunks
 from models.clld.clld import ClldConfig, ClldModel, LabelledTexts
@@ -99,7 +100,7 @@ def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mappi
 
 
 def _plain(text: str) -> str:
-    return f"`{' '.join(text.replace('`', ' ').split())}`"
+    return f"`{printable(' '.join(text.replace('`', ' ').split()))}`"
 
 
 class NewTexts:

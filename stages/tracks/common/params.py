@@ -79,8 +79,6 @@ class BertScore(Block):
 class Evaluation(Block):
     """Metrics of texts, and the intervals of every track."""
 
-    bleu_style: Literal["individual_m7", "cumulative_m7", "corpus", "sacrebleu"] = Field(
-        "individual_m7", description="the reading that leads tables; all are computed")
     emb: str = Field("encoder", pattern="^(encoder|train|path)$",
                      description="word vectors: the encoder's static table, trained on the training split, or those of "
                                  "the file `emb_path`")
