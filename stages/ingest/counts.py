@@ -81,7 +81,7 @@ def source_counts(found: Connected, params: Ingest) -> dict[str, Any]:
 def hashed_counts(found: Connected, of_group: np.ndarray, params: Ingest) -> dict[str, Any]:
     """Return how the components fell under ``split_by: hashed``, given the (n_components,) split of each."""
     sizes = found.sizes
-    large = large_components(sizes, min(params.validation, params.test))
+    large = large_components(found.drawn_sizes, min(params.validation, params.test))
     return {"components": by_split(of_group[sizes > 0]), "components_too_large_to_be_evaluated": int(large.sum()),
             "texts": {name: int(sizes[of_group == which].sum()) for which, name in enumerate(SPLITS)}}
 

@@ -45,8 +45,15 @@ class Connected:
 
     @property
     def sizes(self) -> np.ndarray:
-        """The size of each component: its texts in rows that are left, or rows of stories and dialogues."""
-        texts = self.rows.first if self.rows.structure in CONTINUATIONS else self.paired  # alike in all modes
+        """The number of texts of each component that occur in a row that is left."""
+        return self._counted(self.paired)
+
+    @property
+    def drawn_sizes(self) -> np.ndarray:
+        """The sizes by which components are drawn: of stories and dialogues rows, which are alike in every mode."""
+        return self._counted(self.rows.first) if self.rows.structure in CONTINUATIONS else self.sizes
+
+    def _counted(self, texts: np.ndarray) -> np.ndarray:
         return np.bincount(self.group[texts], minlength=int(self.group.max(initial=-1)) + 1)
 
 
@@ -210,7 +217,7 @@ def split_of_items(items: Items, found: Connected, params: Ingest, seed: int) ->
                                 found.strictest_split)
         return of_group[of_item], of_group, outside
     hashes = _hashes(found)
-    of_group = split_by_hash(hashes, found.sizes, params.validation, params.test, seed, found.strictest_split)
+    of_group = split_by_hash(hashes, found.drawn_sizes, params.validation, params.test, seed, found.strictest_split)
     if params.train_part is not None:
         outside = ((of_group == TRAIN) & ~in_range(hashes, params.train_part, seed))[of_item]
     return of_group[of_item], of_group, outside
