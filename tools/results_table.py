@@ -51,7 +51,18 @@ NOTHING = Members(np.zeros(1), np.zeros((1, RESAMPLES)))
 def collected(file: Path, where: str | None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the items of a file, perhaps only those of a query, and the values beside it."""
     items, values = pd.read_parquet(file), pd.read_csv(file.with_suffix(".csv"))
-    return items.query(where) if where else items, values
+    try:
+        return items[items.eval(where).astype(bool)] if where else items, values
+    except Exception as error:  # pandas hands on what the parser and the columns raise: some nine types
+        raise InputError(f"--where {where!r}: {error}; columns: {', '.join(items.columns)}") from None
+
+
+def scored(items: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the items of the rows that have a metric."""
+    column = {"accuracy": "label"}.get(name, "released_sum_0" if name.startswith("released_bleu_") else name)
+    if column not in items:
+        raise InputError(f"{name!r} is no metric of these items; {nearest(name, list(items.columns))}")
+    return items[items.groupby("row")[column].transform("count") > 0]
 
 
 def statistic(items: pd.DataFrame, name: str) -> Statistic:
@@ -80,8 +91,9 @@ def less(first: Members, second: Members) -> Members:
 
 def interaction(items: pd.DataFrame, name: str, rows: Sequence[str]) -> str:
     """Return in a sentence the difference of the first two rows of four, less that of the last two."""
+    items = scored(items, name)
     if missing := sorted(set(rows) - set(items["row"])):
-        raise InputError(f"{', '.join(missing)}: not collected")
+        raise InputError(f"{', '.join(missing)}: not collected, or without {name}")
     first, second, third, fourth = (members(items[items["row"] == row], name) for row in rows)
     one, found = metric(name), over_seeds(less(first, second), less(third, fourth), LEVEL, 0)
     if found is None:
@@ -134,14 +146,11 @@ def printed(recipe: str, changes: Sequence[str]) -> Mapping[str, Mapping[str, st
 def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
             published: Mapping[str, Mapping[str, str]]) -> tuple[list[list[str]], dict[str, OverSeeds]]:
     """Return the rows of the table of one metric, with those that are not run, and the differences from the base."""
-    column = {"accuracy": "label"}.get(name, "released_sum_0" if name.startswith("released_bleu_") else name)
-    if column not in items:
-        raise InputError(f"{name!r} is no metric of these items; {nearest(name, list(items.columns))}")
-    items, one = items[items.groupby("row")[column].transform("count") > 0], metric(name)
+    items, one = scored(items, name), metric(name)
     found = {str(row): members(part, name) for row, part in items.groupby("row")}
     if base not in found:
         raise InputError(f"row {base!r} was not collected; {nearest(base, list(found))}")
-    scored = {str(row): set(part["example_id"]) for row, part in items.groupby("row")}
+    of = {str(row): set(part["example_id"]) for row, part in items.groupby("row")}
     lines, differences = [], {}
     for row, cells in published.items():
         beside = cells.get(name, "–")
@@ -151,7 +160,7 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
         ours, count = found[row], len(found[row].seeds)
         alone = over_seeds(ours, NOTHING, LEVEL, 0)
         low, high = (alone.low, alone.high) if alone else interval(ours.samples[0], LEVEL)
-        alike = scored[row] == scored[base]
+        alike = of[row] == of[base]
         difference = over_seeds(ours, found[base], LEVEL, 0) if row != base and alike else None
         verdict, text, chance, seen = "", "–", "–", "–"
         if difference is not None:
