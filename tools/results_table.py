@@ -20,6 +20,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, cast
 
 import numpy as np
@@ -52,8 +53,8 @@ def collected(file: Path, where: str | None) -> tuple[pd.DataFrame, pd.DataFrame
     """Return the items of a file, perhaps only those of a query, and the values beside it."""
     items, values = pd.read_parquet(file), pd.read_csv(file.with_suffix(".csv"))
     try:
-        return items[items.eval(where).astype(bool)] if where else items, values
-    except Exception as error:  # pandas hands on what the parser and the columns raise: some nine types
+        return items.query(where) if where else items, values
+    except (NameError, SyntaxError, TokenError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"--where {where!r}: {error}; columns: {', '.join(items.columns)}") from None
 
 
