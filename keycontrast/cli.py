@@ -168,10 +168,10 @@ def keywords(file: File, column: Column = None,
     texts = [row.text for row in given]
     if compare is None:
         ranked = engine.rank(texts, top)
-        output = Ranked(given, ranked.table, ranked.skipped)
+        output = Ranked(given, ranked.table, ranked.skipped, id_column is not None)
     else:
         compared = engine.compare(_parted(compare), texts, top)
-        output = Ranked(given, compared.table, next(iter(compared.phrases.values())).skipped)
+        output = Ranked(given, compared.table, next(iter(compared.phrases.values())).skipped, id_column is not None)
     if output.skipped:
         sys.stderr.write(f"keycontrast: {output.skipped} of {len(output.texts)} rows have no text and were left out\n")
     if out is not None:
@@ -236,11 +236,7 @@ class Ranked:
     texts: "Sequence[Given]"
     table: "pa.Table"
     skipped: int
-
-    @property
-    def has_ids(self) -> bool:
-        """Whether texts have ids."""
-        return any(given.id is not None for given in self.texts)
+    has_ids: bool
 
     def __iter__(self) -> "Iterator[tuple[int, Given, list[dict[str, Any]]]]":
         """Yield number, text and phrases of each text that is not skipped."""

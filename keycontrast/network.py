@@ -19,6 +19,8 @@ DAMPING = 0.85
 _SEED = 1
 # Columns of table ``tokens`` by which keywords are found in a text.
 SEARCHED = ["text_id", "start", "end", "lemma", "is_stop", "pos"]
+# Characters of a phrase that is searched for. A token costs up to the square of the longest phrase: hours, with pages.
+_LONGEST = 200
 # Passes of the Leiden algorithm; until it is stable takes several times as long, for a gain in the last digits.
 _PASSES = 10
 
@@ -144,7 +146,7 @@ class Containment:
     def __init__(self, keywords: Iterable[str], lemmas: bool) -> None:
         self.lemmas = lemmas
         self._known: dict[str, list[str]] = {}
-        for keyword in (one for one in keywords if len(one) <= 200):  # longer ones are lists; the search costs the cube
+        for keyword in (one for one in keywords if len(one) <= _LONGEST):
             self._known.setdefault(_bare(keyword), []).append(keyword)
         # Beginnings of keywords: runs of tokens are followed no further than one may still become a keyword.
         self._begun = {keyword[:length] for keyword in self._known for length in range(len(keyword) + 1)}

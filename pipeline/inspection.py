@@ -14,7 +14,7 @@ from rich.text import Text
 
 from keycontrast.cells import json_text, print_rows, printable
 from keycontrast.errors import InputError, nearest
-from keycontrast.reading import TableForm, read_table
+from keycontrast.reading import TableForm, Words, read_table
 from pipeline.records import machine_lock
 from pipeline.schemas import SCHEMAS
 from stages.common import tables
@@ -114,7 +114,8 @@ def _print_json(content: Any, console: Console) -> None:
 
 def _show_lines(path: Path, console: Console, rows: int) -> None:
     head, names, count = list[Mapping[str, Any]](), dict[str, None](), 0
-    for record in read_table(path, TableForm(path.suffix.lower()), lambda *_: None):
+    form = TableForm(path.suffix.lower(), words=Words(*(f"`keycontrast keywords {option}`" for option in Words())))
+    for record in read_table(path, form, lambda *_: None):
         if record.values is None:
             raise InputError(f"{path}, row {record.number}: {record.problem}")
         count += 1

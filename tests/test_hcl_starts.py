@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 import tiny_training
 import torch
-import yaml
 from rich.console import Console
 from safetensors.torch import load_file, save_file
+from tiny_project import rows_added, weights
 
 from keycontrast.errors import InputError
 from pipeline.export import export_model
@@ -40,22 +40,7 @@ def project(tmp_path_factory):
 
 @pytest.fixture()
 def inside(project, monkeypatch):
-    monkeypatch.chdir(project)
-    before = (project / "params.yaml").read_text()
-
-    def add(name, **model):
-        params = yaml.safe_load(before)
-        params["models"]["hcl"][name] = {"dataset": "tiny", **model}
-        params["runs"] = {"hcl": {name: {"model": name, "decode": {"min_length": 1}}}}
-        (project / "params.yaml").write_text(yaml.safe_dump(params))
-        return train.main([name])
-
-    yield add
-    (project / "params.yaml").write_text(before)
-
-
-def weights(name):
-    return load_file(ModelPaths(name, 13).weights / "model.safetensors")
+    yield from rows_added(project, monkeypatch, "hcl", train.main, {"decode": {"min_length": 1}})
 
 
 def test_a_start_holds_what_was_trained_beside_the_encoder_in_half_precision(project):

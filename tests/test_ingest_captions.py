@@ -3,6 +3,7 @@
 import pytest
 from ingest_rows import by_key, dataset, ingested
 
+from stages.common.schemas import SPLITS
 from stages.ingest.params import Ingest
 from stages.ingest.rows import RawRow
 
@@ -83,6 +84,14 @@ def test_groups_of_another_size_than_asked_for_are_set_aside(tmp_path):
     assert reasons[:2] == ["group size: its group has more or fewer distinct texts than ingest.captions asks for"] * 2
     assert reasons[2:4] == ["duplicate: of c.json row 2", "alone: its group has no other text"]
     assert len(made_of(groups, tmp_path).examples) == 41
+
+
+def test_hashed_splits_are_the_same_whatever_the_size_of_groups(tmp_path):
+    wide = {f"{one} {group}": [f"all {one}", *(f"{word} {one} {group}" for word in "abcdef"[: 6 if group else 3])]
+            for one in range(12) for group in range(5)}  # components that are large unless only groups of four count
+    every, some = (by_key(made_of(images(200) | wide, tmp_path, split_by="hashed", captions=captions))
+                   .set_index("source")["split"].to_dict() for captions in (None, 4))
+    assert len(some) < len(every) and some.items() <= every.items() and set(some.values()) == set(SPLITS)
 
 
 def test_groups_that_share_a_text_are_one_component(tmp_path):

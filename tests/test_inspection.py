@@ -101,15 +101,13 @@ def test_tables_of_one_file_name_are_known_by_what_they_say(tmp_path):
 def test_errors_name_the_place_and_the_remedy(folder):
     with pytest.raises(InputError, match=r"example: not found; did you mean 'examples'\?"):
         shown(folder / "example")
-    (folder / "broken.parquet").write_text("not parquet")
-    with pytest.raises(InputError, match="not a readable Parquet file.*run its stage again"):
-        shown(folder / "broken.parquet")
-    (folder / "broken.json").write_text("{")
-    with pytest.raises(InputError, match="not valid JSON"):
-        shown(folder / "broken.json")
-    (folder / "weights.bin").write_text("")
-    with pytest.raises(InputError, match=r"cannot show a file of kind \.bin; valid endings: \.csv, \.json"):
-        shown(folder / "weights.bin")
+    for name, content, message in (
+            ("broken.parquet", "not parquet", "not a readable Parquet file.*run its stage again"),
+            ("broken.json", "{", "not valid JSON"), ("bars.csv", "a|b\n1|2\n", "keycontrast keywords --separator"),
+            ("weights.bin", "", r"cannot show a file of kind \.bin; valid endings: \.csv, \.json")):
+        (folder / name).write_text(content)
+        with pytest.raises(InputError, match=message):
+            shown(folder / name)
 
 
 def test_a_deleted_artifact_is_named_with_the_stage_that_makes_it(tmp_path, monkeypatch):

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 import tiny_rewriters
 import torch
-import yaml
 from rich.console import Console
 from safetensors.torch import load_file
+from tiny_project import rows_added, weights
 
 from pipeline.export import export_model
 from pipeline.schemas import SCHEMAS
@@ -40,22 +40,7 @@ def project(tmp_path_factory):
 
 @pytest.fixture()
 def inside(project, monkeypatch):
-    monkeypatch.chdir(project)
-    before = (project / "params.yaml").read_text()
-
-    def add(name, **model):
-        params = yaml.safe_load(before)
-        params["models"]["pgkpr"][name] = {"dataset": "tiny", **model}
-        params["runs"] = {"pgkpr": {name: {"model": name}}}
-        (project / "params.yaml").write_text(yaml.safe_dump(params))
-        return train.main([name])
-
-    yield add
-    (project / "params.yaml").write_text(before)
-
-
-def weights(name):
-    return load_file(ModelPaths(name, 13).weights / "model.safetensors")
+    yield from rows_added(project, monkeypatch, "pgkpr", train.main, {})
 
 
 def test_a_row_of_no_epoch_is_the_start_itself(inside):

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import torch
 import yaml
+from safetensors.torch import load_file
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
+from stages.common.paths import ModelPaths
 from stages.params import parse_params, with_what_dvc_reads
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,3 +120,24 @@ def call(folder: Path, *line: str, **changes: str) -> subprocess.CompletedProces
 def lock(folder: Path) -> dict:
     """Return ``dvc.lock``, parsed: DVC writes entries in the order of completion."""
     return yaml.safe_load((folder / "dvc.lock").read_text())
+
+
+def rows_added(project: Path, monkeypatch, track: str, train, run: dict):
+    """Yield a function that adds a row to a project in place of its runs, and trains it; params are restored."""
+    monkeypatch.chdir(project)
+    before = (project / "params.yaml").read_text()
+
+    def add(name: str, **model) -> int:
+        written = yaml.safe_load(before)
+        written["models"][track][name] = {"dataset": "tiny", **model}
+        written["runs"] = {track: {name: {"model": name, **run}}}
+        (project / "params.yaml").write_text(yaml.safe_dump(written))
+        return train([name])
+
+    yield add
+    (project / "params.yaml").write_text(before)
+
+
+def weights(name: str) -> dict:
+    """Return the weights of a model under seed 13."""
+    return load_file(ModelPaths(name, 13).weights / "model.safetensors")

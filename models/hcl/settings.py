@@ -41,8 +41,8 @@ class LatentSettings:
     size: int = setting(200, ge=1)
     free_bits: float = setting(5.0, "nats below which the KL, summed over dimensions, has no gradient", ge=0)
     free_bits_for: Literal["both", "posterior"] = setting(
-        "posterior", "posterior: floor and annealing apply to the posterior alone, and the prior is trained towards it "
-                     "at full weight from the first step")
+        "posterior", "posterior: free bits and annealing apply to the posterior alone, and the prior is trained "
+                     "towards it at full weight from the first step")
     prior_share: float = setting(0.0, "share of training items whose target is reconstructed from the prior's mean, "
                                       "as in generation, instead of from the posterior", ge=0, lt=1)
     annealing_steps: int = setting(10_000, "over which the KL's weight rises to 1; a fifth of all steps at most", ge=0)

@@ -90,9 +90,13 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
     copies = structure_of(dataset.layout) == "labelled" and params.labelled_copies == "keep"
     unique = deduplicate(rows, dataset, scratch, params.roc_mode, copies, memory_gib, params.text_identity)
     unique.tables.check_share(params.max_rejected)
-    if not is_paired(dataset.layout):
-        return text_examples(unique, dataset, params, seed)
-    return contrasted_examples(connected(unique, params.split_by, params.captions), dataset, params, seed, embed)
+    try:
+        if not is_paired(dataset.layout):
+            return text_examples(unique, dataset, params, seed)
+        return contrasted_examples(connected(unique, params.split_by, params.captions), dataset, params, seed, embed)
+    except InputError as error:
+        rejected = ", ".join(f"{reason} {count}" for reason, count in unique.tables.rejections().items())
+        raise InputError(f"{error}\nrows: {unique.tables.total}; rejected: {rejected or 'none'}") from error
 
 
 def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed: int,

@@ -50,7 +50,10 @@ class Connected:
 
     @property
     def drawn_sizes(self) -> np.ndarray:
-        """The sizes by which components are drawn: of stories and dialogues rows, which are alike in every mode."""
+        """The sizes by which components are drawn, which depend on no setting: rows of stories and dialogues, all texts
+        of captions."""
+        if self.captions is not None:
+            return np.bincount(self.group)
         return self._counted(self.rows.first) if self.rows.structure in CONTINUATIONS else self.sizes
 
     def _counted(self, texts: np.ndarray) -> np.ndarray:
@@ -198,8 +201,7 @@ def _no_items(dataset: Dataset, params: Ingest, rows: UniqueRows) -> InputError:
                    "No text has both a paraphrase and a non-paraphrase") + " (columns.label)"
         instead = ", or set ingest.neg_source to retrieved"
     else:
-        rejected = ", ".join(f"{count} {reason}" for reason, count in rows.tables.rejections().items())
-        lacking = f"No row is a paraphrase, a story or a right response (rejected: {rejected or 'none'})"
+        lacking = "No row is a paraphrase, a story or a right response"
     return InputError(f"no example could be made from {len(rows)} usable rows (ingest.neg_source: "
                       f"{params.neg_source}). {lacking}. Give more data{instead}.")
 
