@@ -86,11 +86,11 @@ def _same_tables(projects: dict[str, Path], outs: list[str]) -> int:
         return {path.relative_to(project).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
                 for path in files if path.suffix == ".parquet" and path.is_file()}
 
-    found = {name: tables(project) for name, project in projects.items()}
-    first = next(iter(found.values()))
+    digests = {name: tables(project) for name, project in projects.items()}
+    first = next(iter(digests.values()))
     if not first:
         raise Disagreement(f"no Parquet file among {', '.join(outs)}")
-    for name, files in found.items():
+    for name, files in digests.items():
         if files != first:
             differing = sorted(path for path in first.keys() | files.keys() if first.get(path) != files.get(path))
             raise Disagreement(f"{name} gives other artifacts: {', '.join(differing)}")

@@ -210,7 +210,7 @@ class Hcl(Subject):
                              for split, items in (("train", count), ("validation", micro)))
         fixed = {"eps": _noise(micro, model.config.latent.size),
                  "unseen_vectors": torch.zeros(micro, model.config.hidden_size)}
-        rates = {"learning_rate": 2e-4, "encoder_rate": 5e-5, "taken_rate": None, "micro_batch": micro}
+        rates = {"learning_rate": 2e-4, "encoder_rate": 5e-5, "restart_learning_rate": None, "micro_batch": micro}
         task: Any = HclTask(model, train, validation, fixed, rates, annealing_steps=0)
         if not dropout:
             load, eps = task.load, _noise(count, model.config.latent.size)
@@ -357,8 +357,8 @@ def _computed(subject: Any, device: str, precision: str, count: int) -> tuple[fl
     with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
         loss, _ = task.train_batch(moved(task.load(range(count)), torch.device(device)), Step(0, 1, 0, range(count)))
     loss.backward()
-    gradient = torch.cat([one.grad.cpu().double().flatten() for one in task.module.parameters()
-                          if one.grad is not None])
+    gradient = torch.cat([parameter.grad.cpu().double().flatten() for parameter in task.module.parameters()
+                          if parameter.grad is not None])
     with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
         outputs = subject.outputs(task.module.eval(), moved(task.train.batch(range(count)), torch.device(device)))
     return loss.item(), gradient, outputs.cpu()
@@ -376,13 +376,13 @@ def training(job: Job) -> Figures:
     bar = Bar(job.kill_at)
     task, history = _fitted(subject, steps // _EPOCHS, _EPOCHS, bar)
     speed = history.speed.summary()
-    found = {"steps": steps, "batch": f"{job.batch[0]} ({job.batch[1]})",
-             "per step": duration(speed["seconds_per_step_median"]), "items/s": f"{speed['items_per_second']:,.0f}",
-             "loss, epochs 1 and 2": " and ".join(f"{row['train_loss']:.3f}" for row in history.rows),
-             "resumed": bar.resumed, "digest": digest(task.module, history), "state": "done"}
+    result = {"steps": steps, "batch": f"{job.batch[0]} ({job.batch[1]})",
+              "per step": duration(speed["seconds_per_step_median"]), "items/s": f"{speed['items_per_second']:,.0f}",
+              "loss, epochs 1 and 2": " and ".join(f"{row['train_loss']:.3f}" for row in history.rows),
+              "resumed": bar.resumed, "digest": digest(task.module, history), "state": "done"}
     if job.device == "cuda":
-        found["memory"] = f"{torch.cuda.max_memory_allocated() / 2**20:,.0f} MiB"
-    return found
+        result["memory"] = f"{torch.cuda.max_memory_allocated() / 2**20:,.0f} MiB"
+    return result
 
 
 def _fitted(subject: Any, steps: int, epochs: int, bar: "Bar | None" = None) -> tuple[Any, History]:
@@ -422,11 +422,11 @@ class Bar:
 
 def digest(module: torch.nn.Module, history: History) -> str:
     """Return a digest of all trained tensors and of the history of epochs, to the bit."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for name, tensor in sorted(trained_tensors(module).items()):
-        found.update(name.encode() + tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    found.update(repr([sorted(row.items()) for row in history.rows]).encode())
-    return found.hexdigest()
+        hasher.update(name.encode() + tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    hasher.update(repr([sorted(row.items()) for row in history.rows]).encode())
+    return hasher.hexdigest()
 
 
 def _begin(job: Job) -> Any:
@@ -476,13 +476,13 @@ def resume(job: Job, reference: Figures, run: Callable[[Callable[[Job], Figures]
         except PartFailed as failed:
             if failed.status != -signal.SIGKILL:
                 raise
-        found = run(training, job)
-    state, equal = "done", found["digest"] == reference["digest"]
-    if not 0 < found["resumed"] <= at:
-        state = f"**wrong**: killed at step {at}, but resumed at step {found['resumed']}"
+        result = run(training, job)
+    state, equal = "done", result["digest"] == reference["digest"]
+    if not 0 < result["resumed"] <= at:
+        state = f"**wrong**: killed at step {at}, but resumed at step {result['resumed']}"
     elif not equal:
         state = "**wrong**: weights or history differ from those of the training that ran through"
-    return {"steps": reference["steps"], "killed at": at, "resumed at": found["resumed"],
+    return {"steps": reference["steps"], "killed at": at, "resumed at": result["resumed"],
             "equal bytes": "yes" if equal else "no", "state": state}
 
 
@@ -520,9 +520,9 @@ def report(content: Mapping[str, Any]) -> str:
              f"{content['minutes']:.1f} minutes. Random weights, texts from a seed. Sizes: `{content['sizes']}`."]
     if content["device"] == "cpu":
         lines.append(f"**{NO_GPU}**")
-    for kind, said in KINDS.items():
+    for kind, description in KINDS.items():
         rows = [{name: value for name, value in row.items() if name not in _UNSEEN} for row in content["rows"][kind]]
-        lines += [f"### {kind.capitalize()}", said, markdown_table(rows)]
+        lines += [f"### {kind.capitalize()}", description, markdown_table(rows)]
     return "\n\n".join(lines)
 
 

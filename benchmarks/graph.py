@@ -32,7 +32,7 @@ def run(context: Context) -> list[Section]:
     return [Section(
         "Keyword triples to edges, centrality and components",
         f"{triples.num_rows:,} triples (synthetic, keywords by Zipf 1.0 over 200,000), "
-        f"max_nbr {settings.max_nbr}, max_cluster_outputs {settings.max_cluster_outputs} for both, one thread",
+        f"{settings.max_neighbours} neighbours, {settings.max_cluster_outputs} outputs a cluster for both, one thread",
         agreement, [rows], [
             "networkx and Python loops: a loop over the pairs of distinct keywords of each cluster, edges in a DiGraph "
             "per sign, then conflicts, caps, nx.pagerank and nx.weakly_connected_components."])]
@@ -42,7 +42,7 @@ def columns_first(triples: pa.Table, settings: Graph) -> tuple[Any, ...]:
     """Build the graph our way: DuckDB, sparse products, power iteration."""
     numbered = node_triples(_examples(triples), _keywords(triples))
     nodes = len(numbered.names)
-    edges = relate(numbered, settings.max_nbr, settings.max_cluster_outputs, settings.link_inputs).edges
+    edges = relate(numbered, settings.max_neighbours, settings.max_cluster_outputs, settings.link_inputs).edges
     return numbered.names, edges, centrality(nodes, edges).scores, components(nodes, edges)
 
 
@@ -70,9 +70,9 @@ def networkx_loops(triples: pa.Table, settings: Graph) -> tuple[dict[Edge, int],
     negatives.remove_edges_from([(own, other) for own, other in negatives.edges
                                  if own == other or positive.has_edge(own, other)])
     for graph in (positive, negatives):
-        for own in graph if settings.max_nbr is not None else ():
+        for own in graph if settings.max_neighbours is not None else ():
             ranked = sorted(graph[own].items(), key=lambda item: (-item[1]["count"], item[0]))
-            graph.remove_edges_from([(own, other) for other, _ in ranked[settings.max_nbr:]])
+            graph.remove_edges_from([(own, other) for other, _ in ranked[settings.max_neighbours:]])
     edges = {(own, other, sign): count for graph, sign in ((positive, 1), (negatives, -1))
              for own, other, count in graph.edges(data="count")}
     both = nx.compose(positive, negatives)

@@ -164,7 +164,7 @@ def machine() -> str:
 
     models = re.findall(r"^model name\s*:\s*(.*)", _CPU.read_text() if _CPU.exists() else "", re.MULTILINE)
     gpu = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}" if torch.cuda.is_available() else "none"
-    versions = {one.name: one.version for one in distributions()}  # some may be missing on a GPU machine
+    versions = {package.name: package.version for package in distributions()}  # some may be missing on a GPU machine
     return (f"Machine: {models[0] if models else platform.machine()}, {psutil.cpu_count()} cores, "
             f"{psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.system()}, GPU: {gpu}. Python "
             f"{platform.python_version()}; "

@@ -84,18 +84,18 @@ def corpora(folder: Path, limit: int | None = None) -> list[Corpus]:
 
     from keycontrast.errors import InputError
 
-    found = []
+    sets = []
     for place, name in SETS.items():
         path = folder / f"{place}.parquet"
         if path.exists():
             rows = pq.read_table(path).slice(0, limit).to_pylist()
             texts = [row["text"] if "text" in row else f"{row['title']}. {row['abstract']}" for row in rows]
             keys = [row["keys"] if "keys" in row else row["keys_uncontrolled"] for row in rows]
-            found.append(Corpus(name, [_BEGINNING.findall(text)[0] for text in texts], keys))
-    if not found:
+            sets.append(Corpus(name, [_BEGINNING.findall(text)[0] for text in texts], keys))
+    if not sets:
         raise InputError(f"{folder}: holds none of {', '.join(f'{place}.parquet' for place in SETS)}. Name another "
                          f"folder.")
-    return found
+    return sets
 
 
 # Systems
@@ -105,7 +105,7 @@ def _ours(method: str) -> System:
     from keycontrast import Keywords
 
     ranking = Keywords(method)  # type: ignore[arg-type]
-    return lambda texts: [[phrase.text for phrase in found] for found in ranking.rank(texts, top=_PHRASES)]
+    return lambda texts: [[phrase.text for phrase in phrases] for phrases in ranking.rank(texts, top=_PHRASES)]
 
 
 def _component(name: str) -> System:
@@ -171,19 +171,19 @@ def ranked(name: str, sets: Sequence[Sequence[str]]) -> tuple[list[Phrases], flo
     return phrases, time.perf_counter() - began
 
 
-def measure(found: Sequence[Corpus], names: Iterable[str]) -> Rows:
+def measure(sets: Sequence[Corpus], names: Iterable[str]) -> Rows:
     """Return F1@10 in per cent by data set, texts per second and peak memory of each system."""
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     rows = []
     for name in names:
         sys.stderr.write(f"{name}\n")
         try:
-            (phrases, seconds), memory = peak_memory(ranked, name, [corpus.texts for corpus in found], resident=True)
+            (phrases, seconds), memory = peak_memory(ranked, name, [corpus.texts for corpus in sets], resident=True)
         except ImportError as error:
             sys.stderr.write(f"{name} is left out: {error}. pip install 'keycontrast[benchmarks,yake]'\n")
             continue
         row: dict[str, Any] = {"system": name}
-        for corpus, given in zip(found, phrases, strict=True):
+        for corpus, given in zip(sets, phrases, strict=True):
             row[f"{corpus.name} ({len(corpus.texts)})"] = f"{100 * keyphrase_f1(given, corpus.gold):.1f}"
         rows.append(row | {"texts/s": round(sum(map(len, phrases)) / seconds, 1), "MiB": round(memory)})
     return rows

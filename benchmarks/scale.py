@@ -23,11 +23,11 @@ from benchmarks.harness import DOCUMENT, Section, part, peak_memory, run_stage_i
 
 DATASET = "synthetic"
 STAGES = ("ingest", "annotate", "textrank", "keywords", "graph")
-BY_ID = ("pair_classifier", "attribution", "word_vectors", "psi", "s_tagger", "yake", "side_by_side", "node_vectors",
-         "paraphrase_items")
+BY_ID = ("pair_classifier", "attribution", "word_vectors", "psi", "s_tagger", "yake", "keyword_comparison",
+         "node_vectors", "paraphrase_items")
 _NAMED = {"datasets": [DATASET]}
 _LOOKED_UP = {"encoder": {"source": "path", "path": "encoder"}, "models": {"pgkpr": {"pgkpr": {"dataset": DATASET}}},
-              "psi": _NAMED, "side_by_side": _NAMED, "node_vectors": _NAMED,
+              "psi": _NAMED, "keyword_comparison": _NAMED, "node_vectors": _NAMED,
               "paraphrase_items": {"datasets": {DATASET: {}}},
               "pair_classifier": {"epochs": 1, "max_sources": 10_000, "max_length": 32},
               "s_tagger": {**_NAMED, "epochs": 1, "batch_size": 1024}, "attribution": {**_NAMED, "batch_size": 256}}
@@ -46,10 +46,10 @@ def write_triples(path: Path, triples: int) -> None:
     with pq.ParquetWriter(path, schema) as writer:
         for start in range(0, triples, _PIECE):
             size = min(_PIECE, triples - start)
-            one, two, third = (_zipf(rng, nouns, size) for _ in range(3))
+            subject, shared, alone = (_zipf(rng, nouns, size) for _ in range(3))
             rows = {role: [f"the {adjective} {first} {verb} the {other}" for adjective, first, verb, other in zip(
-                _zipf(rng, adjectives, size), one, _zipf(rng, verbs, size), last, strict=True)]
-                for role, last in (("source", two), ("target", two), ("negative", third))}
+                _zipf(rng, adjectives, size), subject, _zipf(rng, verbs, size), last, strict=True)]
+                for role, last in (("source", shared), ("target", shared), ("negative", alone))}
             writer.write_table(pa.table(rows, schema=schema))
 
 
@@ -126,18 +126,18 @@ def over_sizes(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[st
 
 def sections(rows: list[dict[str, Any]]) -> list[Section]:
     """Return the measurements as sections of the document."""
-    found = [Section(
+    result = [Section(
         "A growing corpus", f"synthetic triples of short texts, a blank tokenizer with a tagger by endings, {_WORKERS} "
         f"workers, joins of {_MEMORY_GIB:g} GiB", "not compared, as there is one contender", [over_sizes(rows, STAGES)],
         ["MiB is the growth of the memory of the stage's process to the peak, without mapped files; its workers have "
          "half a GiB each.",
          "Annotate hardly grows, textrank slowly; ingest, keywords and graph take some bytes per text or node."])]
     if by_id := over_sizes(rows, BY_ID):
-        found.append(Section(
+        result.append(Section(
             "Stages that look texts up", "triples as above (`--pairs`), a BERT of two layers of 32, 10,000 pairs of "
             "training for the classifier", "not compared, as there is one contender", [by_id],
             ["MiB is as above. Some 300 MiB of a stage with a network are PyTorch."]))
-    return found
+    return result
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -192,7 +192,7 @@ class _Learner(nn.Module):
 
 def _ran(clock: Clock, losses: list[Tensor], module: nn.Module, dropout: bool) -> Ran:
     seconds = np.diff(clock.times)[1:].tolist()
-    weights = {} if dropout else {name: one.detach().cpu() for name, one in module.named_parameters()}
+    weights = {} if dropout else {name: parameter.detach().cpu() for name, parameter in module.named_parameters()}
     return Ran(seconds, [float(loss) for loss in losses], weights)
 
 
@@ -317,12 +317,12 @@ def report(findings: Sequence[Finding]) -> Section:
     """Return the findings as a section; a difference that no switch explains is a disagreement."""
     if wrong := [finding for finding in findings if not finding.same and not finding.switch]:
         raise Disagreement("pgkpr: the public code and ours differ, and no setting explains it: " + "; ".join(
-            f"{one.part} ({one.ours}; {one.public}) by {one.difference:.2g}" for one in wrong))
-    table = [{"part": one.part, "ours": one.ours, "public": one.public, "switch": one.switch or "–",
-              "largest difference": f"{one.difference:.2g}{' (rounding)' if one.rounding and one.same else ''}"}
-             for one in findings]
+            f"{row.part} ({row.ours}; {row.public}) by {row.difference:.2g}" for row in wrong))
+    table = [{"part": row.part, "ours": row.ours, "public": row.public, "switch": row.switch or "–",
+              "largest difference": f"{row.difference:.2g}{' (rounding)' if row.rounding and row.same else ''}"}
+             for row in findings]
     return Section("Parity, part by part", f"{_PAIRS} pairs of made-up sentences with tags, random weights, fp32, CPU",
-                   f"{sum(one.same for one in findings)} of {len(findings)} comparisons show no difference but "
+                   f"{sum(row.same for row in findings)} of {len(findings)} comparisons show no difference but "
                    f"rounding (up to {_ROUNDING:.0e}); the others have the setting that causes them", [table], [
                        "Not compared: scores of words, PSI, IANet, its S-Tagger and the plain Transformer (done at "
                        "commit 5c62e87); Latent-BOW's code (FranxYao/dgm_latent_bow, TensorFlow 1); ROUGE, a package; "
@@ -334,13 +334,14 @@ def sequences(given: Given) -> Iterator[Finding]:
     renumbered, tokens = given.renumbered(), given.theirs[1]
     names = ("perturbed source", "what is reconstructed", "target", "counterpart of the contrast")
     script = "SwitchPOS, kw_by_posibility, load_data_tensor_con"
-    for name, one, other in zip(names, their_tensors(given.marked), renumbered, strict=True):
-        yield Finding(name, "train_pgkpr.preset released, tags of the public list", script, float((one != other).sum()))
+    for name, ours, other in zip(names, their_tensors(given.marked), renumbered, strict=True):
+        differing = float((ours != other).sum())
+        yield Finding(name, "train_pgkpr.preset released, tags of the public list", script, differing)
     once = their_tensors(given.pairs(given.listed, mark_all=False))[0]
     yield Finding(names[0], "with keywords.mark_all: false", script, float((once != renumbered[0]).sum()),
                   "train_pgkpr.keywords.mark_all")
-    whole = their_tensors(given.pairs(given.vocabulary))[0].flatten().tolist()
-    unlisted = sum(given.vocabulary.tokens[number].strip("[]") in _UNLISTED for number in whole)
+    numbered = their_tensors(given.pairs(given.vocabulary))[0].flatten().tolist()
+    unlisted = sum(given.vocabulary.tokens[number].strip("[]") in _UNLISTED for number in numbered)
     yield Finding(names[0], "all tags of the Penn set", script, float(unlisted), _DOCUMENT + "Which tags?")
     lost = [given.switch.word_to_index(text.capitalize(), text.split()[:1]) for text in given.texts].count("-1")
     yield Finding("keyword with a capital", "found by its place", "SwitchPOS.word_to_index, text as written",
@@ -374,15 +375,15 @@ def losses(given: Given) -> list[Finding]:
     parts = {name: value / counts[name] for name, value in mine.sums(own_batch, mask).items()}
     masked = mine.sums({**own_batch, "group": own_batch["group"] // 2}, mask)["contrast"] / len(items)
     setting, public = "train_pgkpr.preset released", "SPLoss of stage_two_quora.py"
-    found = [Finding("loss: contrast", "two pairs of each image", public, abs(float(masked - theirs[2])),
-                     _DOCUMENT + "Another caption of the same image?")]
-    found += [Finding(f"loss: {name}", setting, public, abs(float(parts[name] - its)), rounding=_ROUNDING)
-              for name, its in zip(("reconstruction", "generation", "contrast"), theirs, strict=False)]
+    findings = [Finding("loss: contrast", "two pairs of each image", public, abs(float(masked - theirs[2])),
+                        _DOCUMENT + "Another caption of the same image?")]
+    findings += [Finding(f"loss: {name}", setting, public, abs(float(parts[name] - its)), rounding=_ROUNDING)
+                 for name, its in zip(("reconstruction", "generation", "contrast"), theirs, strict=False)]
     total, plain = (abs(float(sum(of[name] * value for name, value in parts.items()) - theirs[3]))
                     for of in (released, default))
-    found += [Finding("loss: total", setting, public, total, rounding=_ROUNDING),
-              Finding("loss: total", "default weights", public, plain,
-                      "train_pgkpr.reconstruction.weight, train_pgkpr.contrast.weight")]
+    findings += [Finding("loss: total", setting, public, total, rounding=_ROUNDING),
+                 Finding("loss: total", "default weights", public, plain,
+                         "train_pgkpr.reconstruction.weight, train_pgkpr.contrast.weight")]
     greedy = definitions(given.folder, "evaluation.py", ("greedy_decode",), {
         "torch": torch, "Variable": torch.as_tensor,
         "subsequent_mask": loaded(given.folder, "Model.transformer.model").subsequent_mask})["greedy_decode"]
@@ -390,10 +391,10 @@ def losses(given: Given) -> list[Finding]:
     for ours, banned in (("nothing banned", []), ("tags and special tokens banned", given.listed.banned(unknown=True))):
         outputs = mine.rewrite(own_batch, mask, Rules(EOS, PAD, 0, STEPS, banned))
         outputs = F.pad(outputs, (0, wanted.shape[1] - outputs.shape[1]), value=PAD)
-        found.append(Finding("greedy outputs", ours, "evaluation.greedy_decode",
-                             float((outputs != wanted).any(-1).sum()),
-                             _DOCUMENT + "Differences without a setting" if banned else ""))
-    return found
+        findings.append(Finding("greedy outputs", ours, "evaluation.greedy_decode",
+                                float((outputs != wanted).any(-1).sum()),
+                                _DOCUMENT + "Differences without a setting" if banned else ""))
+    return findings
 
 
 def their_model(folder: Path, words: int) -> Any:
@@ -489,11 +490,11 @@ def definitions(folder: Path, file: str, names: Sequence[str], given: Mapping[st
     path = _source(folder, file)
     body: list[ast.stmt] = [part for part in ast.parse(path.read_text(encoding="utf-8")).body
                             if isinstance(part, ast.FunctionDef | ast.ClassDef) and part.name in names]
-    found = dict(given)
-    exec(compile(ast.Module(body, []), str(path), "exec"), found)
-    if lacking := [name for name in names if name not in found]:
+    namespace = dict(given)
+    exec(compile(ast.Module(body, []), str(path), "exec"), namespace)
+    if lacking := [name for name in names if name not in namespace]:
         raise InputError(f"--peer: {path} has no {lacking[0]}; name a checkout of the commit that was measured.")
-    return found
+    return namespace
 
 
 def _source(folder: Path, file: str) -> Path:

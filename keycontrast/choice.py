@@ -24,8 +24,8 @@ class Choice:
     """Options of :class:`keycontrast.keywords.Keywords`; stop words are in normal form.
 
     By maximal marginal relevance (Carbonell and Goldstein 1998), the next phrase has the greatest ``(1 - diversity) *
-    relevance - diversity * likeness``, relevance being its score over the text's best, and likeness the greatest to any
-    phrase taken.
+    relevance - diversity * similarity``, relevance being its score over the text's best, and similarity the greatest to
+    any phrase chosen before.
     """
 
     top: int = 10
@@ -84,7 +84,7 @@ class Choice:
             if self.usual is not None:
                 places = [place for place in places
                           if words_in(keywords[place], end[place] - start[place]) <= self.usual] or places
-            best = [places[one] for one in self._order([keywords[place] for place in places], scores[places], vectors)]
+            best = [places[n] for n in self._order([keywords[place] for place in places], scores[places], vectors)]
             # A text with nothing left keeps a row, as one without phrases has.
             rows += best or [first]
             ranks += range(1, len(best) + 1) if best else [0]

@@ -300,12 +300,12 @@ def _engine(method: str, language: str, texts: int, stop_words: Path | None, can
                     seed_words=_parted(seed_words), **options)
 
 
-def print_texts(found: Ranked, stream: TextIO) -> None:
+def print_texts(ranked: Ranked, stream: TextIO) -> None:
     """Write each text's beginning and below it its phrases with their scores, or by method, for a person."""
-    methods = [] if "score" in found.table.column_names else found.table.column_names[2:]
+    methods = [] if "score" in ranked.table.column_names else ranked.table.column_names[2:]
     if methods:
         stream.write(f"{'':8}{''.join(f'{name:{_COLUMN}}' for name in methods).rstrip()}\n")
-    for number, given, phrases in found:
+    for number, given, phrases in ranked:
         line = printable(" ".join(str(given.text).split()))
         stream.write(f"{number}  {line if len(line) <= _SHOWN else line[:_SHOWN - 1] + '…'}\n")
         for phrase in phrases:
@@ -322,12 +322,12 @@ def _fitting(text: str) -> str:
     return set_cell_size(shown, _COLUMN)
 
 
-def print_csv(found: Ranked, stream: TextIO) -> None:
+def print_csv(ranked: Ranked, stream: TextIO) -> None:
     """Write a row per phrase as CSV, with nothing in it that a spreadsheet would take for a formula."""
     writer = csv.writer(stream, lineterminator="\n")
-    ids = ["id"] if found.has_ids else []
-    writer.writerow(["row", *ids, *found.table.column_names[1:]])
-    for number, given, phrases in found:
+    ids = ["id"] if ranked.has_ids else []
+    writer.writerow(["row", *ids, *ranked.table.column_names[1:]])
+    for number, given, phrases in ranked:
         own = [_cell(json_value(given.id))] if ids else []
         for phrase in phrases:
             writer.writerow([number, *own, *map(_cell, phrase.values())])
@@ -338,21 +338,21 @@ def _cell(value: Any) -> Any:
     return no_formula(printable(value)) if isinstance(value, str) else value
 
 
-def print_json(found: Ranked, stream: TextIO) -> None:
+def print_json(ranked: Ranked, stream: TextIO) -> None:
     """Write one JSON object per text, those without a phrase too."""
-    for number, given, phrases in found:
-        own = {"id": json_value(given.id)} if found.has_ids else {}
+    for number, given, phrases in ranked:
+        own = {"id": json_value(given.id)} if ranked.has_ids else {}
         stream.write(json_text({"row": number, **own, "phrases": phrases}) + "\n")
 
 
-def _write_parquet(found: Ranked, path: Path) -> None:
+def _write_parquet(ranked: Ranked, path: Path) -> None:
     """Write the table of phrases, whole or not at all."""
     import pyarrow.parquet as pq
 
     from keycontrast.files import atomic_file
     from keycontrast.keywords import id_column, with_ids
 
-    table = with_ids(found.table, id_column([given.id for given in found.texts]) if found.has_ids else None)
+    table = with_ids(ranked.table, id_column([given.id for given in ranked.texts]) if ranked.has_ids else None)
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary, write_page_checksum=True)
 

@@ -59,8 +59,8 @@ class Faults:
 
 def plain(text: str, keep: str = "\n\t") -> str:
     """Return ``text`` with control characters, turns of direction and lone surrogates as escapes, except ``keep``."""
-    return _UNSEEN.sub(lambda found: found[0] if found[0] in keep else
-                       found[0].encode("unicode_escape").decode("ascii"), text)
+    return _UNSEEN.sub(lambda match: match[0] if match[0] in keep else
+                       match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -81,7 +81,7 @@ class Explanation:
 
 
 def explain(tokens: pa.Table, ranking: Ranking, phrases: int = 5, *, method: str = "textrank",
-            idf: InverseFrequency | None = None, kw_lemma: bool = False, choice: Choice | None = None) -> Explanation:
+            idf: InverseFrequency | None = None, lemmatize: bool = False, choice: Choice | None = None) -> Explanation:
     """Explain the keyword of the one text in ``tokens``, which is chosen among so many phrases; all are listed.
 
     With ``choice``, phrases that it leaves out are not listed. ``idf`` is over training texts, and may be None.
@@ -99,7 +99,7 @@ def explain(tokens: pa.Table, ranking: Ranking, phrases: int = 5, *, method: str
     # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
     candidates = phrase_candidates(block, choice.chosen(ranker(ranking, choice.drawn, idf)(tokens).table))
     row = choose(block, *candidates, method, InverseFrequency(0, Counter()) if idf is None else idf,
-                 kw_lemma).to_pylist()[0]
+                 lemmatize).to_pylist()[0]
     keyword, graphs = row["keyword"] or "<nokw>", solved.graphs
     edges = zip(graphs.first.tolist(), graphs.second.tolist(), graphs.weight.tolist(), strict=True)
     return Explanation(
@@ -175,54 +175,55 @@ def _others(phrases: list[ExplainedPhrase], winner: ExplainedPhrase) -> str:
     return f"{', '.join(names)} and {last}" if names else last
 
 
-def print_explanation(found: Explanation, console: Console) -> None:
+def print_explanation(explanation: Explanation, console: Console) -> None:
     """Print tokens, graph, phrases and the choice."""
-    if found.tokens:
+    if explanation.tokens:
         console.print()
-        console.print(_token_table(found))
-    if found.nodes:
+        console.print(_token_table(explanation))
+    if explanation.nodes:
         console.print()
-        console.print(_node_table(found))
-        ended = "" if found.iterations is None else f": {found.iterations} iterations, residual {found.residual:.2g}"
-        console.print(Text(found.settings + ended + (", not converged" if found.status == "not_converged" else ""),
-                           style="dim"))
-    if found.phrases:
+        console.print(_node_table(explanation))
+        ended = "" if explanation.status != "not_converged" else ", not converged"
+        if explanation.iterations is not None:
+            ended = f": {explanation.iterations} iterations, residual {explanation.residual:.2g}{ended}"
+        console.print(Text(explanation.settings + ended, style="dim"))
+    if explanation.phrases:
         console.print()
-        console.print(_phrase_table(found))
-    score = "" if found.keyword_score is None else f", score {found.keyword_score:.6g}"
-    console.print(Text(f"\nKeyword: {printable(found.keyword)}", style="bold")
-                  + Text(f" (by {found.keyword_method}{score})"))
-    console.print(Text(printable(found.reason)))
+        console.print(_phrase_table(explanation))
+    score = "" if explanation.keyword_score is None else f", score {explanation.keyword_score:.6g}"
+    console.print(Text(f"\nKeyword: {printable(explanation.keyword)}", style="bold")
+                  + Text(f" (by {explanation.keyword_method}{score})"))
+    console.print(Text(printable(explanation.reason)))
 
 
-def _token_table(found: Explanation) -> Table:
+def _token_table(explanation: Explanation) -> Table:
     shown = Table("", "token", "lemma", "UPOS", "tag", "candidate", title="Tokens", title_justify="left")
-    for place, token in enumerate(found.tokens):
-        node = "" if token.node is None else f"● {printable(found.nodes[token.node].word)}"
+    for place, token in enumerate(explanation.tokens):
+        node = "" if token.node is None else f"● {printable(explanation.nodes[token.node].word)}"
         shown.add_row(str(place), *map(cell, (token.text, token.lemma, token.pos, token.tag)), Text(node),
                       style=None if token.candidate else "dim")
     return shown
 
 
-def _node_table(found: Explanation) -> Table:
+def _node_table(explanation: Explanation) -> Table:
     """Return the candidate graph: each word with its score, and its edges with their weights."""
-    beside: dict[int, list[str]] = {place: [] for place in range(len(found.nodes))}
-    for first, second, weight in found.edges:
-        for one, other in ((first, second), (second, first)):
-            beside[one].append(f"{printable(found.nodes[other].word)} ({weight:g})")
+    beside: dict[int, list[str]] = {place: [] for place in range(len(explanation.nodes))}
+    for first, second, weight in explanation.edges:
+        for source, other in ((first, second), (second, first)):
+            beside[source].append(f"{printable(explanation.nodes[other].word)} ({weight:g})")
     shown = Table("word", _right("score"), "kept", "edges to (weight)", title_justify="left",
-                  title=f"Candidate graph: {len(found.nodes)} words, {len(found.edges)} edges")
-    for place in sorted(range(len(found.nodes)), key=lambda place: (-round(found.nodes[place].score, 9), place)):
-        node = found.nodes[place]
+                  title=f"Candidate graph: {len(explanation.nodes)} words, {len(explanation.edges)} edges")
+    nodes = enumerate(explanation.nodes)
+    for place, node in sorted(nodes, key=lambda numbered: (-round(numbered[1].score, 9), numbered[0])):
         shown.add_row(cell(node.word), f"{node.score:.5f}", "yes" if node.kept else "no",
                       Text(", ".join(beside[place]) or "none"), style=None if node.kept else "dim")
     return shown
 
 
-def _phrase_table(found: Explanation) -> Table:
+def _phrase_table(explanation: Explanation) -> Table:
     shown = Table("rank", "phrase", "keyword", _right("score"), _right("mean IDF"), _right("tokens"),
                   title="Ranked phrases", title_justify="left")
-    for phrase in found.phrases:
+    for phrase in explanation.phrases:
         first, last = phrase.token_start, phrase.token_end - 1
         span = str(first) if last == first else f"{first}-{last}"
         shown.add_row(str(phrase.rank), cell(phrase.phrase), cell(phrase.keyword), f"{phrase.score:.5f}",

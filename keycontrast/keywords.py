@@ -334,8 +334,8 @@ class Keywords:
         for tokens in annotated(self._chunks(rest, pending), self._pipeline, self._language, total, self._workers):
             yield _Part(*pending.popleft(), tokens)
 
-    def _chunks(self, texts: Iterator[Any], taken: deque[tuple[int, Sequence[Any]]]) -> Iterator[pa.Table]:
-        """Yield texts with their numbers, a thousand at a time; ``taken`` gets the first number and the texts."""
+    def _chunks(self, texts: Iterator[Any], chunks: deque[tuple[int, Sequence[Any]]]) -> Iterator[pa.Table]:
+        """Yield texts with their numbers, a thousand at a time; ``chunks`` gets the first number and the texts."""
         start = 0
         while part := list(islice(texts, _CHUNK)):
             ids = [place for place, text in enumerate(part, start) if not (self._skips and _is_null(text))]
@@ -347,7 +347,7 @@ class Keywords:
                                      f"{advice}")
                 if not is_unicode(text):
                     raise InputError(f"text {place} (counted from 0) has half a surrogate pair, which is invalid")
-            taken.append((start, part))
+            chunks.append((start, part))
             yield pa.table({"text_id": pa.array(ids, pa.int64()),
                             "text": pa.array([part[place - start] for place in ids], pa.string())})
             start += len(part)

@@ -86,7 +86,7 @@ def strongest(group: np.ndarray, column: np.ndarray, count: np.ndarray, columns:
 @dataclass(frozen=True)
 class Dropped:
     """Counts of what is left out of the edges: self loops (the model adds one to every node), and edges over
-    ``max_nbr``; and of ordered pairs of both signs, which stay positive (``conflicts``)."""
+    ``max_neighbours``; and of ordered pairs of both signs, which stay positive (``conflicts``)."""
 
     positive_self_pairs: int = 0
     negative_self_pairs: int = 0
@@ -97,15 +97,15 @@ class Dropped:
         return Dropped(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
 
-def multiplied(left: sparse.csr_array, right: sparse.csr_array, max_nbr: int | None,
+def multiplied(left: sparse.csr_array, right: sparse.csr_array, max_neighbours: int | None,
                block: int = BLOCK) -> tuple[Edges, Dropped]:
     """Return the edges of the product of two factors, whose rows are target nodes.
 
-    ``max_nbr`` neighbours are kept per node and sign, by count, then node id. ``block`` multiplications bound memory.
+    ``max_neighbours`` are kept per node and sign, by count, then node id. ``block`` multiplications bound memory.
     """
     edges, dropped = [], Dropped()
     for first, last in _blocks(left, right, block):
-        resolved, lost = _resolved(left[first:last] @ right, first, max_nbr)
+        resolved, lost = _resolved(left[first:last] @ right, first, max_neighbours)
         edges.append(resolved)
         dropped += lost
     return Edges.joined(edges), dropped
@@ -123,7 +123,7 @@ def _blocks(left: sparse.csr_array, right: sparse.csr_array, limit: int) -> Iter
         first = last
 
 
-def _resolved(product: sparse.csr_array, first: int, max_nbr: int | None) -> tuple[Edges, Dropped]:
+def _resolved(product: sparse.csr_array, first: int, max_neighbours: int | None) -> tuple[Edges, Dropped]:
     """Return the edges into the nodes ``first``, ``first + 1``, ... from the rows of their product; caps come last."""
     row = np.repeat(np.arange(product.shape[0]), np.diff(product.indptr))
     positive, negative = product.data.real.astype(np.int64), product.data.imag.astype(np.int64)
@@ -132,7 +132,7 @@ def _resolved(product: sparse.csr_array, first: int, max_nbr: int | None) -> tup
     is_negative = (positive == 0)[apart]
     group = 2 * row[apart] + is_negative
     count = np.where(is_negative, negative[apart], positive[apart])
-    kept, source, count = strongest(group, product.indices[apart], count, product.shape[1], max_nbr)
+    kept, source, count = strongest(group, product.indices[apart], count, product.shape[1], max_neighbours)
     order = np.argsort((kept >> 1) * product.shape[1] + source)
     edges = Edges.of(kept[order] // 2 + first, source[order], 1 - 2 * (kept[order] & 1), count[order])
     conflicts = np.count_nonzero((positive > 0) & (negative > 0) & apart)
@@ -146,7 +146,7 @@ class Containment:
     def __init__(self, keywords: Iterable[str], lemmas: bool) -> None:
         self.lemmas = lemmas
         self._known: dict[str, list[str]] = {}
-        for keyword in (one for one in keywords if len(one) <= _LONGEST):
+        for keyword in (phrase for phrase in keywords if len(phrase) <= _LONGEST):
             self._known.setdefault(_bare(keyword), []).append(keyword)
         # Beginnings of keywords: runs of tokens are followed no further than one may still become a keyword.
         self._begun = {keyword[:length] for keyword in self._known for length in range(len(keyword) + 1)}

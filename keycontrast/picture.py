@@ -64,8 +64,8 @@ def svg_of(nodes: pa.Table, edges: pa.Table, limit: int, centre: int = -1, unit:
     sign = edges["sign"].to_numpy() if "sign" in edges.column_names else np.ones_like(weight)
     lines = [f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {_NEGATIVE if side < 0 else ""}'
              f'stroke-width="{min(1 + np.log2(count), 6):.1f}"><title>'
-             f'{_xml(names[one])} – {_xml(names[other])}: {side * count}</title></line>'
-             for (one, other), count, side, (x, y), (x2, y2) in zip(
+             f'{_xml(names[first])} – {_xml(names[other])}: {side * count}</title></line>'
+             for (first, other), count, side, (x, y), (x2, y2) in zip(
                  links.tolist(), weight[inside].tolist(), sign[inside].tolist(), places[links[:, 0]],
                  places[links[:, 1]], strict=True)]
     colour = {group: _COLOURS[place % len(_COLOURS)] for place, group in enumerate(dict.fromkeys(community))}

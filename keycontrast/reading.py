@@ -249,7 +249,7 @@ def _remedy(words: Words) -> str:
 
 def escaped(text: str) -> str:
     """Return ``text`` with undecodable bytes and lone surrogates as escapes."""
-    spelt = _UNDECODED.sub(lambda found: f"\\x{ord(found[0]) - 0xdc00:02x}", text)
+    spelt = _UNDECODED.sub(lambda match: f"\\x{ord(match[0]) - 0xdc00:02x}", text)
     return spelt.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

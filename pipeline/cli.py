@@ -22,7 +22,7 @@ __all__ = ["app", "main"]
 _DIFFERENCE = 40     # lines of it that `use` prints
 configure()
 
-Dataset = Annotated[str | None, typer.Option(help="data set; may be left out if only one has been processed")]
+Dataset = Annotated[str | None, typer.Option(help="data set (default: the only one of params.yaml, or processed)")]
 Hops = Annotated[int, typer.Option(min=1, help="edges from the keyword to the farthest nodes")]
 Signed = Annotated[bool, typer.Option("--signed", help="HCL's keyword graph with signs, in place of the phrase graph")]
 ModelSeed = Annotated[int | None, typer.Option(help="seed of the model (default: the first of its row)")]
@@ -53,6 +53,8 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
 
     if seed is not None and not targets:
         raise InputError("--seed: name the stages that are to work on it again, such as train_hcl@hcl.")
+    if seed is not None and force:
+        raise InputError("--seed and --force: the first runs one seed again, the second all; choose one.")
     if only and not targets:
         raise InputError("--only: name the stages that are to run, such as train_hcl@hcl.")
     done = reproduce_project(targets or [], Console(), jobs=jobs, force=force, seed=seed, only=only, save=save)
@@ -83,9 +85,11 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     from stages.run.processes import exclusive
 
     if recipe is None:
+        if dry_run or any((data, changes, model, called)):
+            raise InputError("name a recipe; `keycontrast use` without options lists them.")
         names = recipes.recipe_names()
         for name, title in names.items():
-            typer.echo(f"{name:{max(map(len, names))}}  {title}")
+            typer.echo(f"{name:{max(map(len, names))}}  {printable(title)}")
         return
     if data is not None and not data.is_dir():
         raise InputError(f"--data {data}: no such folder. Name the one that holds the recipe's data.")

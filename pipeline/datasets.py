@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from keycontrast.errors import InputError, nearest
 from stages.common.paths import DATA, PARAMS, DatasetPaths
 
-_MADE_BY = {"nodes": "graph", "phrase_nodes": "graph", "tokens": "annotate", "texts": "ingest", "examples": "ingest"}
+_MADE_BY = {"nodes": "graph", "phrase_nodes": "graph", "tokens": "annotate", "examples": "ingest"}
 
 
 def datasets_with(kind: str) -> list[str]:
@@ -27,7 +27,7 @@ def in_force(names: Sequence[str]) -> list[str]:
 
 
 def dataset_with(kind: str, dataset: str | None) -> DatasetPaths:
-    """Return the named data set, or the only one with table ``kind``; data sets of other recipes come last."""
+    """Return the named data set, or the only one with table ``kind``; those of other recipes are left out."""
     names = datasets_with(kind)
     if dataset is not None:
         if dataset not in names:

@@ -3,7 +3,6 @@
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -20,9 +19,8 @@ from keycontrast.cells import printable
 from keycontrast.errors import InputError, unwritten
 from stages.common.paths import PARAMS
 
-_MIN_PYTHON = (3, 11)
 _FREE_GIB, _MEMORY_GIB = 3.0, 4.0
-_AGAIN = "install again: make env (or pip install -c constraints.txt -e .)"
+_AGAIN = "install again: rm .venv/installed; make env (or pip install -c constraints.txt -e '.[dev]')"
 
 
 class Finding(NamedTuple):
@@ -74,8 +72,7 @@ def report(findings: list[Finding], console: Console) -> None:
 
 
 def _system(_: Any) -> Iterator[Finding]:
-    yield Finding("python", platform.python_version(), "" if sys.version_info >= _MIN_PYTHON else
-                  "create the environment with Python 3.11 or later: make env PYTHON=python3.11")
+    yield Finding("python", platform.python_version())
     yield Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}")
 
 
@@ -83,7 +80,9 @@ def _packages(_: Any) -> Iterator[Finding]:
     """Compare installed packages with the requirements of the project."""
     good = 0
     for requirement in map(Requirement, requires("keycontrast") or []):
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+        marker = requirement.marker
+        if requirement.name == "keycontrast" or marker is not None and not any(
+                marker.evaluate({"extra": extra}) for extra in ("", "embeddings", "train", "pipeline")):
             continue
         try:
             installed = Version(version(requirement.name)).public     # without a label such as +cpu
@@ -98,12 +97,12 @@ def _packages(_: Any) -> Iterator[Finding]:
 
 
 def _params(_: Any) -> Iterator[Finding]:
-    from pipeline.sources import check_sources, hub_remarks
+    from pipeline.sources import check_sources, hub_warnings
     from stages.params import load_params
 
     params = load_params(PARAMS)
     check_sources(params)
-    yield from (Finding("hub", remark) for remark in hub_remarks(params.plain()))
+    yield from (Finding("hub", warning) for warning in hub_warnings(params.plain()))
     yield Finding("params", f"recipe {params.recipe}, data in place")
 
 

@@ -52,7 +52,7 @@ class Subject:
 def show(argument: str, dataset: str | None, method: str | None, as_text: bool, console: Console,
          threshold: float | None = None, stop_words: Sequence[str] = ()) -> None:
     """Print why a text has its keyword; arguments as of the command."""
-    # Outside a project a text is read with the defaults; what a file there says, though it be wrong, is never left out.
+    # Outside a project a text is read with the defaults; an existing params.yaml is always read.
     inside = PARAMS.exists()
     params = load_params() if inside else parse_params({"recipe": "defaults", "datasets": {}}, "defaults")
     is_id = not as_text and re.fullmatch(r"[0-9]{1,18}", argument) is not None
@@ -68,8 +68,8 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     if stops:
         tokens = with_candidates(tokens, subject.language, stops, None)
         ranking = replace(ranking, chunks="annotated") if hasattr(ranking, "chunks") else ranking
-    explanation = explain(tokens, ranking, settings.phrases, method=by.name, idf=idf, kw_lemma=params.keywords.kw_lemma,
-                          choice=Choice(threshold=threshold, stop_words=stops))
+    explanation = explain(tokens, ranking, settings.phrases, method=by.name, idf=idf,
+                          lemmatize=params.keywords.lemmatize, choice=Choice(threshold=threshold, stop_words=stops))
     stored = subject.text_id is not None and subject.dataset is not None
     name = f"Text {subject.text_id} of {subject.dataset.name}" if stored else "New text"  # type: ignore[union-attr]
     console.print(Text(printable(name), style="bold"))
@@ -78,7 +78,7 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
         console.print(Text(sentence, style="dim"))
     print_explanation(explanation, console)
     if stored:
-        _print_stored(subject, explanation, by, method, console)
+        _print_stored(subject, explanation, by, console, changed=bool(method or threshold is not None or stop_words))
     elif method is None and idf is not None and named_by.needs_pairs:
         _print_scored(subject, named_by, idf, console)
 
@@ -115,8 +115,8 @@ def new_text(text: str, dataset: str | None, params: Params) -> Subject:
     """Return a text that is in no artifact, annotated by the pipeline of the params."""
     if not is_unicode(text):
         raise InputError(f"{text}: not valid in the encoding of this terminal.")
-    known = dataset is None and not datasets_with("tokens")
-    paths = None if known else dataset_with("tokens", dataset)
+    without_idf = dataset is None and not datasets_with("tokens")
+    paths = None if without_idf else dataset_with("tokens", dataset)
     languages = {dataset.language for dataset in params.datasets.values()}
     language = languages.pop() if len(languages) == 1 else "en"
     if paths is not None and paths.name in params.datasets:
@@ -142,7 +142,7 @@ def _print_scored(subject: Subject, named_by: KeywordMethod, idf: InverseFrequen
     with computing(params.runtime) as device:
         texts = pa.table({"text_id": subject.tokens["text_id"], "text": [subject.text]})
         rows = ranking_of(params, subject.dataset, idf, device)(texts, subject.tokens)
-    chosen = choose_keywords(subject.tokens, rows, named_by.name, idf, params.keywords.kw_lemma).to_pylist()[0]
+    chosen = choose_keywords(subject.tokens, rows, named_by.name, idf, params.keywords.lemmatize).to_pylist()[0]
     console.print(Text(f"\nKeywords of {subject.dataset.name} are by {named_by.title}, not by the ranking above: "
                        f"{_chosen(chosen)}. {_best_words(rows.to_pylist())}"), soft_wrap=True)
 
@@ -153,8 +153,8 @@ def _chosen(row: Mapping[str, Any]) -> str:
     return f"{printable(row['keyword'])} (by {row['method']}{score})"
 
 
-def _print_stored(subject: Subject, found: Explanation, by: KeywordMethod, method: str | None,
-                  console: Console) -> None:
+def _print_stored(subject: Subject, explanation: Explanation, by: KeywordMethod, console: Console,
+                  changed: bool) -> None:
     """Print what table ``keywords`` holds of the text, and why that may be another keyword."""
     assert subject.dataset is not None and subject.text_id is not None
     path = subject.dataset.table("keywords")
@@ -170,18 +170,18 @@ def _print_stored(subject: Subject, found: Explanation, by: KeywordMethod, metho
     kind = stored["method"]
     if kind in NAMING and kind != by.name:
         scores = f" {_scores(subject, kind)}" if METHODS[kind].needs_pairs else ""
-        remark = f"That keyword comes from {kind}, not from {by.title}: the ranking above did not choose it.{scores}"
+        note = f"That keyword comes from {kind}, not from {by.title}: the ranking above did not choose it.{scores}"
     elif kind == "idf":
-        remark = "That is a fall-back: the method chose none, so the word of highest IDF was taken."
+        note = "That is a fall-back: the method chose none, so the word of highest IDF was taken."
     elif kind == "none":
-        remark = f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster."
-    elif stored["keyword"] == found.keyword:
+        note = f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster."
+    elif stored["keyword"] == explanation.keyword:
         return
     else:
-        remark = ("It differs from the choice above, which was ranked by another method (--method)." if method else
-                  "It differs from the choice above: the table was made with other params or tokens. Run `keycontrast "
-                  "run`.")
-    console.print(Text(remark))
+        note = ("It differs from the choice above, which was made with options of this command." if changed else
+                "It differs from the choice above: the table was made with other params or tokens. Run `keycontrast "
+                "run`.")
+    console.print(Text(note))
 
 
 def _scores(subject: Subject, kind: str) -> str:

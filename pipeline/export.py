@@ -152,7 +152,9 @@ def _write(paths: DatasetPaths, split: str, file: Path) -> int:
 def _data_card(params: Params, paths: DatasetPaths, rows: Mapping[str, int], licence: str | None) -> str:
     """Return the card of a data set: splits, columns, rejected rows with the reasons, and source files."""
     settings, name = params.datasets[paths.name], paths.name
-    counts = json.loads(paths.metrics("ingest").read_text(encoding="utf-8"))["rows"]
+    if not (file := paths.metrics("ingest")).exists():
+        raise InputError(f"{file}: not found. Make it with `keycontrast run ingest@{name}`.")
+    counts = json.loads(file.read_text(encoding="utf-8"))["rows"]
     data = DatasetCardData(
         language=settings.language, license=licence, pretty_name=name,
         task_categories=_TASKS.get(structure_of(settings.layout), ["sentence-similarity", "text-generation"]) or None,

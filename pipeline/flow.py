@@ -133,9 +133,10 @@ def _start(listener: socket.socket) -> tuple[Any, threading.Thread]:
     from prefect.server.api.server import create_app
 
     HOME.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(SERVER_LOG, "w", delay=True)
     for name in ("uvicorn", "prefect.server", "sqlalchemy", "asyncio"):
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [logging.FileHandler(SERVER_LOG, "w", delay=True)], False
+        logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.ERROR)
     # As Prefect's own temporary server: no scheduler, no watch for late runs.
     app = create_app(ephemeral=True, final=True, ignore_cache=True)

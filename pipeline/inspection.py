@@ -57,7 +57,7 @@ def _show_table(path: Path, console: Console, rows: int, schema: bool, as_text: 
         print_rows(list(columns), list(zip(*columns.values(), strict=True)), console, f"First {head.num_rows:,} rows")
     described = _description(path)
     # Tracks have tables of the same file name and other columns.
-    known = next((one for one in SCHEMAS.values() if one.description == described), SCHEMAS.get(path.stem))
+    known = next((table for table in SCHEMAS.values() if table.description == described), SCHEMAS.get(path.stem))
     size = f"{count:,} rows, {len(fields)} columns, {sum(part.stat().st_size for part in parts):,} bytes"
     if len(parts) > 1:
         size += f" in {len(parts)} parts"
@@ -82,7 +82,7 @@ def _show_table(path: Path, console: Console, rows: int, schema: bool, as_text: 
 
 def _with_texts(path: Path, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Return columns with the texts of the data set in place of their ids."""
-    texts = next((found for folder in list(path.parents)[:2] if (found := folder / "items" / "texts").exists()),
+    texts = next((candidate for folder in list(path.parents)[:2] if (candidate := folder / "items" / "texts").exists()),
                  path.with_name("texts"))
     if not texts.exists():
         raise InputError(f"{texts}: not found, so there are no texts for --text. Make it with `keycontrast run`.")

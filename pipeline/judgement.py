@@ -90,7 +90,7 @@ def write_sheets(runs: Sequence[str], out: Path, console: Console, items: int = 
     """Write the sheets and instructions into ``out/sheets``, and the key, which raters must not see, into ``out``."""
     files = {run: _predictions(run) for run in runs}
     stages = {str(read_metadata(path).get("stage")).partition("@")[0] for path in files.values()}
-    if len(stages) > 1 or not stages <= set(SCALES) or len(files) < len(runs):
+    if len(stages) > 1 or not stages <= set(SCALES) or len(set(files.values())) < len(runs):
         raise InputError(f"{', '.join(runs)}: made by {', '.join(sorted(stages))}. Judge distinct runs of one of "
                          f"{', '.join(SCALES)}.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -120,9 +120,11 @@ def _predictions(run: str) -> Path:
              for path in sorted(PREDICTED.glob("*/*/predictions.parquet"))}
     matching = [name for name in files if run in (name, row_name(name))]
     if len(matching) != 1:
-        hint = nearest(run, matching or {*map(row_name, files), *files})
-        raise InputError(f"run {run!r} has predictions of {len(matching)} seeds; {hint} `keycontrast run "
-                         f"generate_hcl@{row_name(run)}`, or generate_pgkpr@{row_name(run)}, makes them.")
+        if matching:
+            raise InputError(f"run {run!r} has predictions of {len(matching)} seeds; name one: {', '.join(matching)}.")
+        hint = nearest(run, {*map(row_name, files), *files})
+        raise InputError(f"run {run!r} has no predictions; {hint} `keycontrast run generate_hcl@{row_name(run)}`, or "
+                         f"generate_pgkpr@{row_name(run)}, makes them.")
     return files[matching[0]]
 
 

@@ -40,7 +40,7 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
     """
     track = track_of_run(params, run)
     for name, value in (("keyword", keyword), ("samples", samples), ("n", n)):
-        if name in track.unread and value:
+        if name in track.unread and value is not None:
             raise InputError(f"--{name}: run {run} is of the {track.title} track, whose models {track.unread[name]}; "
                              f"leave it out.")
     seed = seed_of(run, params.run_seeds(run), seed)
@@ -54,11 +54,11 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
         with computing(params.runtime):  # left before each yield, for what the caller computes in between
             lines = loaded.lines(batch)
         for line in lines:
-            if remarks := [f"{text}: {printable(' '.join(line[name]))}" for name, text in _REMARKS.items()
-                           if line.get(name)]:
+            if warnings := [f"{text}: {printable(' '.join(line[name]))}" for name, text in _REMARKS.items()
+                            if line.get(name)]:
                 warned += 1
                 if warned <= _FIRST:
-                    _LOG.warning("%r: %s", line["source"], "; ".join(remarks))
+                    _LOG.warning("%r: %s", line["source"], "; ".join(warnings))
             yield line
     if warned > _FIRST:
         _LOG.warning("%d texts are cut or have unknown words; see cut_words and unknown_words of each line", warned)
@@ -104,17 +104,17 @@ class StageFinding:
         try:
             rank = ranking_of(params, paths, idf, device)
         except InputError as error:
-            raise InputError(f"{error} Keywords of new texts are found by {method} as those of {dataset} were; or give "
-                             f"one with --keyword.") from error
+            raise InputError(f"{error} New texts get their keywords by {method}, as those of {dataset} did. Or give a "
+                             f"keyword with --keyword.") from error
 
-        def found(texts: Sequence[str]) -> list[tuple[str, str]]:
+        def keywords_of(texts: Sequence[str]) -> list[tuple[str, str]]:
             given = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
             tokens = annotated(given)
             ranking = rank(given, tokens)
-            chosen = choose_keywords(tokens, ranking, method, idf, params.keywords.kw_lemma).sort_by("text_id")
+            chosen = choose_keywords(tokens, ranking, method, idf, params.keywords.lemmatize).sort_by("text_id")
             return list(zip(chosen["keyword"].to_pylist(), chosen["method"].to_pylist(), strict=True))
 
-        return found
+        return keywords_of
 
     def written(self, dataset: str) -> Mapping[str, str]:
         """Return the words that training texts of ``dataset`` write with capitals; nothing if they are missing."""
@@ -155,7 +155,7 @@ class StageFinding:
 
         def marks(texts: pa.Table, tokens: pa.Table) -> pa.ChunkedArray:
             words, scores = read_words(tokens), scored(texts, tokens).sort_by("text_id")
-            lists = words.beside("table attribution", scores["text_id"].to_numpy(), scores["score"]).to_pylist()
+            lists = words.aligned("table attribution", scores["text_id"].to_numpy(), scores["score"]).to_pylist()
             expected = np.array([sum(row[:read]) for row in lists])
             return pa.chunked_array([phrase_words(rank(tokens).table, words, expected, read)])
 

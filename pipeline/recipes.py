@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.tokens import AnchorToken
+from yaml import ScalarNode
+from yaml.resolver import Resolver
 
 from keycontrast.errors import InputError, nearest
 from keycontrast.files import atomic_file
@@ -23,7 +26,7 @@ from stages.params import Params, parse_params, with_what_dvc_reads
 from stages.tracks.common.frame import forget_others
 from stages.tracks.registry import TRACKS, all_runs, seeds_of_stage, with_earlier
 
-_DATA = "{data}"
+_DATA, _STR = "{data}", "tag:yaml.org,2002:str"
 _HEADER = """\
 # Written by `keycontrast use {recipe}`. Edit freely: `keycontrast run` and `dvc repro` check it first.
 """
@@ -42,16 +45,6 @@ def recipe_names(folder: Path = paths.RECIPES) -> dict[str, str]:
     firsts = {path.stem: path.read_text(encoding="utf-8-sig", errors="replace").partition("\n")[0]
               for path in sorted(folder.glob("*.yaml")) if path.is_file()}
     return {name: first.lstrip("# ").strip() if first.startswith("#") else "" for name, first in firsts.items()}
-
-
-def read_recipe(name: str, data: str | None = None, folder: Path = paths.RECIPES, changes: Sequence[str] = (),
-                called: str | None = None) -> Params:
-    """Return the validated params of recipe ``name`` in ``folder``, called ``called`` in place of its own name.
-
-    ``data`` is put in place of ``{data}`` in the sources of data sets; ``changes`` are ``place=value`` with a dotted
-    place and a YAML value, such as ``train_hcl.training.epochs=2``.
-    """
-    return parse_params(*_read(name, data, folder, changes, called))
 
 
 def _read(name: str, data: str | None, folder: Path, changes: Sequence[str],
@@ -140,7 +133,10 @@ def _part(content: dict[str, Any], models: Sequence[str], place: str) -> dict[st
 
 def plan(name: str, data: str | None = None, root: Path = Path(), changes: Sequence[str] = (),
          models: Sequence[str] = (), called: str | None = None) -> Change:
-    """Return the changes that recipe ``name`` would make in ``root``, without making them; see :func:`read_recipe`.
+    """Return the changes that recipe ``name`` would make in ``root``, without making them.
+
+    ``data`` is put in place of ``{data}`` in the sources of data sets; ``changes`` are ``place=value`` with a dotted
+    place and a YAML value, such as ``train_hcl.training.epochs=2``; the params are of the name ``called``.
 
     Args:
         models: those of its models to take, with what they start from; all if there are none.
@@ -161,14 +157,22 @@ def params_text(content: Mapping[str, Any], recipe: str = "") -> str:
     yaml = YAML()
     yaml.width, yaml.allow_unicode = 110, True
     yaml.representer.add_representer(float, _float)
+    yaml.representer.add_representer(str, _text)
     yaml.representer.add_representer(type(None), lambda by, _: by.represent_scalar("tag:yaml.org,2002:null", "null"))
     yaml.representer.ignore_aliases = lambda _: True
     # Under an anchor a place stands for several, so that none could be changed alone.
-    document = None if "&" in recipe else yaml.load(recipe)
+    anchored = any(isinstance(token, AnchorToken) for token in YAML().scan(recipe))
+    document = None if anchored else yaml.load(recipe)
     stream = StringIO()
     yaml.dump(content if document is None else _synchronised(document, content), stream)
     header = _HEADER.format(recipe=content["recipe"]) if document is None or document.ca.comment is None else ""
     return header + stream.getvalue()
+
+
+def _text(by: Any, value: str) -> Any:
+    # Quoted where YAML 1.1, by which params are read, has a switch or a number: no, on, 12:30.
+    plain = Resolver().resolve(ScalarNode, value, (True, False)) == _STR
+    return by.represent_scalar(_STR, value, style=None if plain else "'")
 
 
 def _float(by: Any, value: float) -> Any:

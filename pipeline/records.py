@@ -77,6 +77,7 @@ def own_lock(say: Callable[[str], None], save: bool = False) -> Iterator[None]:
     A lock that was saved stays, also before it is committed.
     """
     if LOCK.exists() and not BEFORE.exists():  # it exists if the last command was killed
+        read_lock()     # a damaged lock is an error here, not something to come back to
         copy_whole(LOCK, BEFORE)
     save = save or BEFORE.exists() and _SAVED.exists() and BEFORE.read_bytes() == _SAVED.read_bytes()
     if _is_local():
@@ -110,13 +111,13 @@ def _keep_committed(say: Callable[[str], None], save: bool) -> None:
     if not changed or not differs_by_rounding(before, after):
         return
     outs = [item["path"] for name in changed for item in after[name].get("outs", ())]
-    files = _git("diff", "--name-only", "--relative", "HEAD", "--", *outs).decode().splitlines()
+    files = _git("diff", "--name-only", "--diff-filter=M", "--relative", "HEAD", "--", *outs).decode().splitlines()
+    for path in map(Path, files):
+        copy_whole(path, _FILES / path)
+        _write(path, _git("show", f"HEAD:./{path.as_posix()}"))
+    _write(_COMMITTED, committed)   # first: whether the own lock is in use is decided by it
     copy_whole(LOCK, _OWN)
-    for path in files:
-        copy_whole(Path(path), _FILES / path)
-        Path(path).write_bytes(_git("show", f"HEAD:./{path}"))
-    for place in (_COMMITTED, LOCK):
-        place.write_bytes(committed)
+    _write(LOCK, committed)
     if content != known:
         say(f"{len(changed)} of {len(after)} stages wrote other bytes from the same inputs, as another type of "
             f"processor or another version of Python or of a package does. dvc.lock and {len(files)} metrics files "
@@ -136,14 +137,14 @@ def differs_by_rounding(before: dict[str, Any], after: dict[str, Any]) -> bool:
     return not rest
 
 
-def _same_inputs(one: dict[str, Any], other: dict[str, Any], made: set[str]) -> bool:
-    deps, others = _hashes(one, "deps"), _hashes(other, "deps")
-    return all(one.get(part) == other.get(part) for part in ("cmd", "params")) and deps.keys() == others.keys() and all(
-        deps[path] == others[path] or any(_overlap(path, out) for out in made) for path in deps)
+def _same_inputs(entry: dict[str, Any], other: dict[str, Any], rebuilt: set[str]) -> bool:
+    deps, others = _hashes(entry, "deps"), _hashes(other, "deps")
+    alike = all(entry.get(part) == other.get(part) for part in ("cmd", "params")) and deps.keys() == others.keys()
+    return alike and all(deps[path] == others[path] or any(_overlap(path, out) for out in rebuilt) for path in deps)
 
 
-def _overlap(one: str, other: str) -> bool:
-    return one == other or other.startswith(f"{one}/") or one.startswith(f"{other}/")
+def _overlap(path: str, other: str) -> bool:
+    return path == other or other.startswith(f"{path}/") or path.startswith(f"{other}/")
 
 
 def _hashes(entry: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -160,8 +161,12 @@ def _git(*words: str) -> bytes:
 
 def copy_whole(source: Path, target: Path) -> None:
     """Copy a file atomically."""
-    with atomic_file(target) as temporary:
-        shutil.copyfile(source, temporary)
+    _write(target, source.read_bytes())
+
+
+def _write(path: Path, content: bytes) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def show_verified(console: Console) -> bool:
@@ -174,7 +179,7 @@ def show_verified(console: Console) -> bool:
     stages = {name: entry for name, entry in stages.items() if name in current}    # a recipe may have dropped rows
     checked, faults = 0, list[str]()
     for name, entry in stages.items():
-        for path, digest in (found for out in entry.get("outs", ()) for found in _files(out, cache)):
+        for path, digest in (file for out in entry.get("outs", ()) for file in _files(out, cache)):
             checked += 1
             here, kept = Path(path), _object(cache, digest)
             if (digest_of(here) if here.exists() else None) == digest:

@@ -26,8 +26,8 @@ _FEW_ITEMS = 50
 def show_results(dag: Dag, params: Params, console: Console) -> None:
     """Show only what this command has looked at: other metrics and pages may be of other params."""
     for name in params.datasets:
-        for remark in data_remarks(name, dag):
-            console.print(f"{name}: {remark}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        for warning in data_warnings(name, dag):
+            console.print(f"{name}: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if runs := {name.partition("@")[2] for name in dag if name.startswith("evaluate_")}:
         for table in results_tables(params, runs, width=console.width):
             console.print(table)
@@ -35,9 +35,9 @@ def show_results(dag: Dag, params: Params, console: Console) -> None:
         console.print(f"Report: {REPORT_PAGE}", highlight=False, soft_wrap=True)
 
 
-def data_remarks(name: str, dag: Collection[str]) -> list[str]:
+def data_warnings(name: str, dag: Collection[str]) -> list[str]:
     """Return warnings about a data set, from the metrics of its stages in ``dag``."""
-    counts = {stage: json.loads(path.read_text()) for stage in ("ingest", "annotate") if f"{stage}@{name}" in dag
+    counts = {stage: json.loads(path.read_text("utf-8")) for stage in ("ingest", "annotate") if f"{stage}@{name}" in dag
               and (path := DatasetPaths(name).metrics(stage)).exists()}
     notes = []
     if classes := counts.get("ingest", {}).get("classes"):
@@ -51,8 +51,8 @@ def data_remarks(name: str, dag: Collection[str]) -> list[str]:
                      f"Raise ingest.test, or name a published split")
     texts = counts.get("annotate", {})
     if texts.get("other_language"):
-        notes.append(f"{texts['other_language']} of {texts['texts']} texts are not written as the data set's language "
-                     f"is; their phrases mean little")
+        notes.append(f"{texts['other_language']} of {texts['texts']} texts are not in the data set's language; their "
+                     f"phrases are unreliable")
     return notes
 
 
@@ -66,8 +66,8 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
     for track in TRACKS.values():
         known = {name: run for name, run in seeded_runs(params, track).items() if run.name in runs}
         by_track: dict[str, list[dict[str, Any]]] = {}
-        for name, one in known_metrics(known, root):
-            by_track.setdefault(known[name].name, []).append(one)
+        for name, metrics in known_metrics(known, root):
+            by_track.setdefault(known[name].name, []).append(metrics)
         if not by_track:
             continue
         columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
@@ -84,7 +84,7 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
             for baseline, values in seeds[0]["baselines"].items() if baselines not in baselines_shown else ():
                 table.add_row(f"{dataset}: baseline {baseline}", items, *_cells(values, columns), style="italic")
             baselines_shown.add(baselines)
-            means = {key: value.mean for key, value in values_of([one["run"] for one in seeds], {}).items()}
+            means = {key: value.mean for key, value in values_of([metrics["run"] for metrics in seeds], {}).items()}
             table.add_row(pooled_name(run, len(seeds)), items, *_cells(means, columns))
             row = track.row(track.settings(read, model), track.decoding(read, run))
             captions += [f"{run}: {track.names.label(row)}"] if SCRATCH in row.switches else []
@@ -94,5 +94,6 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
 
 
 def _cells(values: Mapping[str, Any], columns: Sequence[Metric]) -> list[str]:
-    return [f"{value:.{min(one.digits, _DIGITS)}f}" if isinstance(value := values.get(one.key), int | float) else "-"
-            for one in columns]
+    pairs = ((column, values.get(column.key)) for column in columns)
+    return [f"{value:.{min(column.digits, _DIGITS)}f}" if isinstance(value, int | float) else "-"
+            for column, value in pairs]

@@ -117,17 +117,17 @@ class Display:
 def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | None = None, force: bool = False,
                       seed: int | None = None, only: bool = False, save: bool = False) -> bool:
     """Bring the project up to date under a lock; return whether everything succeeded. Arguments: see the command."""
-    from pipeline.sources import check_sources, hub_remarks
+    from pipeline.sources import check_sources, hub_warnings
     from stages.params import load_params
     from stages.tracks.registry import forget_seeds
 
-    began, params, display = time.monotonic(), load_params(whole=True), Display(console)
+    began, params, display = time.monotonic(), load_params(complete=True), Display(console)
     if not only:    # else the data may be on another machine
         check_sources(params)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with exclusive(RUN_LOCK, "keycontrast run"):
-        for remark in [*hub_remarks(params.plain()), *clear_leftovers()]:
-            display.say(remark, "yellow")
+        for warning in [*hub_warnings(params.plain()), *clear_leftovers()]:
+            display.say(warning, "yellow")
         with own_lock(display.say, save):
             rerun = force or seed is not None
             dag = read_dag(targets=targets, only=only, restore=not (rerun or only), say=display.say)
@@ -161,7 +161,7 @@ def _session(dag: Dag, params: Any, display: Display, jobs: int | None, forced: 
     gpus, display.total = visible_gpus(params.runtime.device), len(dag)
     if gpus and any(node.parallel for node in dag.values()):
         check_devices(params.runtime.processes, len(gpus))
-    at_once = max(AT_ONCE, len(gpus)) if jobs is None else jobs * max(1, len(gpus))
+    at_once = max(AT_ONCE, (jobs or 1) * len(gpus)) if gpus else jobs or AT_ONCE
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     workers = Workers({**os.environ, "PATH": programs})  # before the flow changes the environment
     return Session(dag, workers, display, at_once, gpus * (jobs or 1), params.runtime.processes, forced)

@@ -13,7 +13,7 @@ from stages.tracks.pgkpr import items as pgkpr
 SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (
     common.EXAMPLES, common.LABELLED_EXAMPLES, common.PLAIN_EXAMPLES, common.TEXTS, common.REJECTED, text_tables.TOKENS,
     *(text_tables.ranked_by(method.name) for method in methods.METHODS.values() if method.ranks_phrases),
-    common.ATTRIBUTION, common.WORD_VECTORS, common.PSI, common.S_TAGS, methods.SIDE_BY_SIDE, methods.KEYWORDS,
+    common.ATTRIBUTION, common.WORD_VECTORS, common.PSI, common.S_TAGS, methods.KEYWORD_COMPARISON, methods.KEYWORDS,
     common.PHRASE_NODES, common.PHRASE_EDGES, common.PHRASE_TEXTS, common.CLUSTERS, common.NODES, common.EDGES,
     common.NODE_VECTORS, common.TEXT_VECTORS, pgkpr.PARAPHRASE_ITEMS, pgkpr.VOCABULARY, tracks.ITEMS,
     tracks.PREDICTIONS, tracks.LIKELIHOODS, tracks.SCORES, tracks.PARAPHRASE_SCORES, clld.LINEAR_BASELINE,

@@ -34,7 +34,7 @@ def check_sources(params: Params, root: Path = Path()) -> None:
         raise InputError("\n".join(problems))
 
 
-def hub_remarks(params: Mapping[str, Any]) -> Iterator[str]:
+def hub_warnings(params: Mapping[str, Any]) -> Iterator[str]:
     """Yield a warning for each hub repository that params name without a commit: DVC cannot see changes there."""
     seen = set[str]()
     for place, value in _texts(params, ""):

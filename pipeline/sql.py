@@ -120,9 +120,9 @@ def _name(parts: Sequence[str]) -> str:
     return re.sub(r"\W+", "_", "_".join(parts))
 
 
-def _free(name: str, taken: Collection[str]) -> str:
+def _free(name: str, used: Collection[str]) -> str:
     """Return ``name`` with underscores until it is not taken; DuckDB ignores case."""
-    lower = {other.lower() for other in taken}
+    lower = {other.lower() for other in used}
     while name.lower() in lower:
         name += "_"
     return name
@@ -185,7 +185,7 @@ def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Ans
             yield Answer(columns, (row for batch in batches for row in batch), scanned)
         except BrokenPipeError:
             raise
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
+        except (duckdb.Error, pa.ArrowException, OSError, OverflowError) as error:
             if "Arrow" in str(error):   # of reading, not of the statement
                 for view, path in (item for views in files.schemas.values() for item in views.items()):
                     if is_table(path) and _names(sql, view):
@@ -232,7 +232,7 @@ def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
         if is_table(path):
             return dataset_of(path)
         return ds.dataset(path, format="json" if path.suffix == ".jsonl" else path.suffix[1:])
-    except (InputError, pa.ArrowException, OverflowError, json.JSONDecodeError, UnicodeDecodeError,
+    except (InputError, pa.ArrowException, OSError, OverflowError, json.JSONDecodeError, UnicodeDecodeError,
             AttributeError, RecursionError) as error:
         if asked and isinstance(error, InputError):
             raise
@@ -241,34 +241,34 @@ def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
         return None
 
 
-def print_answer(found: Answer, console: Console, limit: int | None = None) -> None:
+def print_answer(answer: Answer, console: Console, limit: int | None = None) -> None:
     """Print the answer as a table of at most ``limit`` rows (40 if None), and say where it was cut."""
     limit = SHOWN if limit is None else limit
-    rows = list(islice(found.rows, limit))
-    if found.columns == ["explain_key", "explain_value"]:
+    rows = list(islice(answer.rows, limit))
+    if answer.columns == ["explain_key", "explain_value"]:
         for _, query_plan in rows:
             console.print(Text(printable(query_plan, keep="\n")), soft_wrap=True)
         return
-    cut = next(found.rows, None) is not None
+    cut = next(answer.rows, None) is not None
     count = f"{len(rows):,} row{'s' * (len(rows) != 1)}"
-    print_rows(found.columns, rows, console, f"First {count}" if cut else count)
+    print_rows(answer.columns, rows, console, f"First {count}" if cut else count)
     if cut:
         console.print(Text(f"There are more; --rows {2 * limit or SHOWN} shows more, --csv or --json all."))
 
 
-def write_csv(found: Answer, stream: TextIO, limit: int | None = None) -> None:
+def write_csv(answer: Answer, stream: TextIO, limit: int | None = None) -> None:
     """Write the answer as CSV: lists and structures as JSON, nulls as nothing, and no text as a formula."""
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(no_formula(printable(name)) for name in found.columns)
-    for row in _limited(found.rows, limit):
+    writer.writerow(no_formula(printable(name)) for name in answer.columns)
+    for row in _limited(answer.rows, limit):
         writer.writerow([json_text(json_value(value)) if isinstance(value, dict | list | tuple)
                          else no_formula(printable(value)) if isinstance(value, str) else value for value in row])
 
 
-def write_json(found: Answer, stream: TextIO, limit: int | None = None) -> None:
+def write_json(answer: Answer, stream: TextIO, limit: int | None = None) -> None:
     """Write the answer as one JSON object per line; NaN and infinity, which JSON lacks, as null."""
-    for row in _limited(found.rows, limit):
-        content = {name: json_value(value) for name, value in zip(found.columns, row, strict=True)}
+    for row in _limited(answer.rows, limit):
+        content = {name: json_value(value) for name, value in zip(answer.columns, row, strict=True)}
         stream.write(json_text(content, allow_nan=False) + "\n")
 
 

@@ -9,7 +9,7 @@ import yaml
 from dvc.repo import Repo
 
 # A box shows the stages of one folder of code, except these: they read what other folders write.
-_OWN_BOX = {"keywords": "choice", "side_by_side": "comparison", "manifest": "results"}
+_OWN_BOX = {"keywords": "choice", "keyword_comparison": "comparison", "manifest": "results"}
 # Of each box: its title, and its column and row in the picture.
 _BOXES: dict[str, tuple[str, float, int]] = {
     "ingest": ("Read, deduplicate, split", 1, 0), "annotate": ("Tokens, tags, noun chunks", 1, 1),
@@ -38,10 +38,10 @@ def stage_picture(root: Path) -> str:
     with Repo(str(root)) as repo:
         edges = {tuple(_box_of(stage.name.partition("@")[0], stage.cmd) for stage in (needed, needing))
                  for needing, needed in repo.index.graph.edges}
-    graph = nx.transitive_reduction(nx.DiGraph((one, other) for one, other in edges if one != other))
+    graph = nx.transitive_reduction(nx.DiGraph((first, other) for first, other in edges if first != other))
     wide = int((1 + max(column for _, column, _ in _BOXES.values())) * _ACROSS)
     high = (1 + max(row for _, _, row in _BOXES.values())) * _DOWN
-    parts = [_edge(*_centre(one), *_centre(other)) for one, other in sorted(graph.edges)]
+    parts = [_edge(*_centre(first), *_centre(other)) for first, other in sorted(graph.edges)]
     parts += [_box(name, stages[name]) for name in _BOXES]
     parts += [f'<rect x="18" y="{22 + 23 * row}" width="11" height="11" fill="{colour}"/>'
               f'<text x="40" y="{32 + 23 * row}" fill="#5b6471">{meaning}</text>'

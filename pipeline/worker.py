@@ -47,17 +47,20 @@ class Workers:
     def repro(self, name: str, gpus: Sequence[str] = (), force: bool = False) -> bool:
         """Bring stage instance ``name`` up to date, its output in ``.keycontrast/logs``; return whether it changed."""
         log, begun = log_path(name), BEGUN / name
-        for path in (log, begun):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b"")
         with self._guard:
             if self.stopped:
                 raise StageCrash("stopped before it began")
             if not self._idle:
                 self.start()
             pool, pid = self._idle.pop()
+        for path in (log, begun):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"")
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
-        future = pool.submit(_reproduced, name, log, self._environment | devices, force)
+        try:
+            future = pool.submit(_reproduced, name, log, self._environment | devices, force)
+        except BrokenProcessPool as error:
+            raise StageCrash("the DVC process that should run it was killed before") from error
         if isinstance(future.exception(), BrokenProcessPool):
             with suppress(BrokenProcessPool, ProcessLookupError):
                 os.killpg(pid.result(), signal.SIGKILL)  # the stage may not have noticed yet

@@ -45,7 +45,7 @@ def random_triples(seed, rows=40, words=WORDS, negatives=0.8):
             for a, b, c in rng.integers(0, len(words), size=(rows, 3))]
 
 
-def oracle(triples, max_nbr=16, link_inputs=True, max_cluster_outputs=None):
+def oracle(triples, max_neighbours=16, link_inputs=True, max_cluster_outputs=None):
     """Count by target, source and sign."""
     clusters = defaultdict(list)
     for triple in triples:
@@ -65,7 +65,7 @@ def oracle(triples, max_nbr=16, link_inputs=True, max_cluster_outputs=None):
                 positive[output, head] += 1
     positive = {pair: n for pair, n in positive.items() if pair[0] != pair[1]}
     negative = {pair: n for pair, n in negative.items() if pair[0] != pair[1] and pair not in positive}
-    return _capped(positive, 1, max_nbr) | _capped(negative, -1, max_nbr)
+    return _capped(positive, 1, max_neighbours) | _capped(negative, -1, max_neighbours)
 
 
 def _kept(members, place, limit):
@@ -74,10 +74,10 @@ def _kept(members, place, limit):
     return {word for word, _ in sorted(real, key=lambda item: (-item[1], item[0]))[:limit]}
 
 
-def _capped(counts, sign, max_nbr):
+def _capped(counts, sign, max_neighbours):
     kept = {}
     for target in {pair[0] for pair in counts}:
-        mine = sorted((-n, source) for (node, source), n in counts.items() if node == target)[:max_nbr]
+        mine = sorted((-n, source) for (node, source), n in counts.items() if node == target)[:max_neighbours]
         kept.update({(target, source, sign): -n for n, source in mine})
     return kept
 

@@ -50,10 +50,10 @@ def write_dataset():
         "score": 0.5}),
         provenance("keywords@tiny", fallbacks=["1 text has no ranked keyword: the word of highest IDF was taken"]))
     write_phrases(paths)
-    write_table(paths.table("side_by_side"), SCHEMAS["side_by_side"], pd.DataFrame({
+    write_table(paths.table("keyword_comparison"), SCHEMAS["keyword_comparison"], pd.DataFrame({
         "text_id": range(6), "textrank": [[keyword] for keyword in KEYWORDS[:6]], "idf": [["first", "second"]] * 6,
         "attribution": [["fat"], None, None, [ATTACK], [], None], "psi": [["lose"], None, None, ["wrote"], ["x"], None],
-        "yake": [["belly"]] * 6}), provenance("side_by_side@tiny"))
+        "yake": [["belly"]] * 6}), provenance("keyword_comparison@tiny"))
 
 
 def write_phrases(paths):

@@ -61,15 +61,6 @@ def attributed(tokenizer, texts=TEXTS, given=None, **changes):
     return counts, pa.concat_tables(list(blocks)).to_pandas()
 
 
-def test_every_source_is_scored_with_itself_and_with_its_targets(tokenizer):
-    _, rows = attributed(tokenizer)
-    assert list(rows[["text_id", "mode", "pair"]].itertuples(index=False, name=None)) == [
-        (0, "xx", 0), (0, "xy", 1), (2, "xx", 2), (2, "xy", 3), (4, "xx", 4), (4, "xy", 5), (5, "xx", 5),
-        (5, "xy", 4)]
-    assert all(len(word) == len(score) for word, score in zip(rows["word"], rows["score"], strict=True))
-    assert list(attributed(tokenizer, modes=["xy"])[1]["mode"].unique()) == ["xy"]
-
-
 def test_stage_scores_are_those_of_each_pair_alone(tokenizer):
     _, rows = attributed(tokenizer)
     classifier = tiny_bert.classifier()

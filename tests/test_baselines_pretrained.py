@@ -223,10 +223,10 @@ def test_claps_adds_half_of_both_contrasts_and_saves_no_projection(claps):
     assert all(parameter.grad is not None for parameter in whole.parameters())
     assert not [name for name in whole.model.state_dict() if "projection" in name]
     # Where T5's weights come from another row, the projection is still drawn, and trained at the rate of what is new.
-    training = {"learning_rate": 1e-3, "taken_rate": 1e-4, "encoder_rate": 1.0, "micro_batch": 2}
+    training = {"learning_rate": 1e-3, "restart_learning_rate": 1e-4, "encoder_rate": 1.0, "micro_batch": 2}
     items = SimpleNamespace(mean_target_length=MEAN, example_ids=[0])
     rates = {group.name: (group.rate, len(group.parameters)) for group in PieceTask(
-        whole.model, items, items, training, 1, taken=True).parameter_groups()}
+        whole.model, items, items, training, 1, restarted=True).parameter_groups()}
     assert rates["beside"] == (1e-3, 2) and rates["rest"] == (1e-4, len(list(whole.model.parameters())))
 
 
@@ -275,7 +275,8 @@ def test_weights_and_tokenizer_come_from_a_folder(name, library, encoder, tmp_pa
         logits = theirs(input_ids=ids, decoder_input_ids=given["y_in"]).logits
     expected = F.cross_entropy(logits[0], given["y_out"][0], reduction="sum")
     assert torch.allclose(found.nll(given), expected)
-    assert start.said.startswith(f"path:{tmp_path} (version None, sha256 ") and start.described["start"]["sha256"]
+    described = f"path:{tmp_path} (version None, sha256 "
+    assert start.description.startswith(described) and start.described["start"]["sha256"]
     assert len(start.tokenizer) == 11 and start.marks.end == 0 and set(start.marks.banned) == {1, 2}
 
 

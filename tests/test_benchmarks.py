@@ -57,7 +57,8 @@ def test_the_table_has_every_installed_system_on_the_sets_that_are_there(tmp_pat
     assert row.startswith("| mine | 50.0 | 50.0 |") and row.endswith("| 77 |")
 
 
-@pytest.mark.parametrize("settings", [Graph(), Graph(max_nbr=2, max_cluster_outputs=3, link_inputs=False)], ids=str)
+@pytest.mark.parametrize("settings", [
+    Graph(), Graph(max_neighbours=2, max_cluster_outputs=3, link_inputs=False)], ids=str)
 def test_both_contenders_build_the_same_graph(settings, monkeypatch):
     triples, ours = graph.zipf_triples(400, keywords=60), graph.columns_first
     assert graph._agreement(triples, settings).startswith("the same 60 nodes, ")

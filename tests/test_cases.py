@@ -9,7 +9,7 @@ from keycontrast import Keywords, keyword_graph
 from keycontrast.text.clean import clean
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import NAME
-from pipeline.results import data_remarks
+from pipeline.results import data_warnings
 from stages.common.paths import DatasetPaths
 from stages.common.tables import write_json
 from stages.params import parse_params
@@ -176,10 +176,10 @@ def test_a_class_of_the_test_that_training_lacks_and_texts_of_another_language_a
     monkeypatch.chdir(tmp_path)
     write_json(DatasetPaths("d").metrics("ingest"), {"classes": {"train": {"a": 3, "c": 0}, "test": {"a": 1, "c": 2}}})
     write_json(DatasetPaths("d").metrics("annotate"), {"texts": 6, "other_language": 2})
-    unseen, foreign = data_remarks("d", {"ingest@d", "annotate@d"})
+    unseen, foreign = data_warnings("d", {"ingest@d", "annotate@d"})
     assert unseen.startswith("no text of class 'c' is in training")
     assert foreign.startswith("2 of 6 texts are not written")
-    assert data_remarks("d", {"ingest@other"}) == []
+    assert data_warnings("d", {"ingest@other"}) == []
 
 
 @pytest.mark.parametrize("method", ["mihalcea", "yake", "pytextrank", "tfidf"])

@@ -6,7 +6,7 @@ import torch
 from keycontrast.errors import InputError
 from models.common.encoders import load_encoder, special_ids
 from models.common.transformer import embed
-from pipeline.recipes import read_recipe
+from pipeline.recipes import plan
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.params import parse_params
@@ -78,7 +78,7 @@ def test_the_encoder_is_that_of_the_data_set_whose_folder_is_named():
     read = params({"source": "characters", **own}, {"encoder": "characters", **own})
     assert (read.encoder.source, read.evaluation.bertscore.encoder) == ("characters:mine", "characters:mine")
     assert params({"source": "path", "path": "my/encoder"}).encoder.source == "path:my/encoder"
-    recipe = read_recipe("cpu-hcl-dialogue", data="x")
+    recipe = plan("cpu-hcl-dialogue", "x").params
     assert recipe.character_encoder.datasets == ["standins-all"]
     assert recipe.encoder.source == recipe.evaluation.bertscore.encoder == "characters:standins-all"
 

@@ -1,16 +1,12 @@
-"""What every architecture must do: learn eight items, ignore padding, follow its seed, load as it was saved, resume;
-and every ablation lacks exactly its terms of the loss."""
+"""What every architecture must do: learn eight items, ignore padding, follow its seed, load as it was saved, resume."""
 
 from functools import partial
 
 import piece_cases
 import pytest
 import recurrent_cases
-import test_train_clld
-import test_train_pgkpr
 import tiny_clld
 import tiny_hcl
-import tiny_rewriters
 import torch
 import transformer_cases
 from memory_store import Memory
@@ -25,10 +21,6 @@ from models.hcl.baselines import load_pieces
 from models.hcl.hcl import objective
 from models.hcl.model import HclModel
 from models.pgkpr.rewriters import load_rewriter
-from stages.common.settings import laid_over
-from stages.run.checkpoints import FolderCheckpoints
-from stages.tracks.pgkpr.params import TrainPgkpr
-from stages.tracks.pgkpr.train import fit_rewriter
 
 
 class Hcl:
@@ -243,39 +235,3 @@ def test_a_killed_training_resumes_to_the_same_bytes(case):
     assert fit(resumed, settings, store, SEED) == history
     expected = whole.module.state_dict()
     assert all(torch.equal(part, expected[name]) for name, part in resumed.module.state_dict().items())
-
-
-# Every ablation of PGKPR and CLLD removes its term; those of HCL are in test_hcl_ablations.py
-
-
-def pgkpr_terms(folder, **overrides):
-    """Parts of the loss in the history of a training of PGKPR; likewise of CLLD."""
-    block = TrainPgkpr.model_validate(tiny_rewriters.settings(training={"epochs": 1}))
-    values = TrainPgkpr.model_validate(laid_over(block.under(overrides), overrides)).model_dump()
-    _, history = fit_rewriter(test_train_pgkpr.pairs(), test_train_pgkpr.vocabulary(), values,
-                              tiny_rewriters.MAX_LENGTH, 13, FolderCheckpoints(folder, "a"))
-    return {name for name in history.rows[0] if name.startswith("train_")}
-
-
-def clld_terms(folder, row="uniform"):
-    trained = test_train_clld.train(folder, row, training={"epochs": 1})
-    return {name for name in trained.history.rows[0] if name.startswith("train_")}
-
-
-OFF = {"weight": 0.0}
-ABLATIONS = {
-    "pgkpr w/o L_con": (pgkpr_terms, {"contrast": OFF}, {"train_contrast"}),
-    "pgkpr w/o L_rec": (pgkpr_terms, {"reconstruction": OFF}, {"train_reconstruction"}),
-    "pgkpr w/o both": (pgkpr_terms, {"contrast": OFF, "reconstruction": OFF},
-                       {"train_contrast", "train_reconstruction"}),
-    "pgkpr paper": (pgkpr_terms, {"preset": "paper"}, set()),
-    "pgkpr released": (pgkpr_terms, {"preset": "released"}, set()),
-    "CT": (clld_terms, {"row": "none"}, {"train_contrast"}),
-}
-
-
-@pytest.mark.parametrize("name", ABLATIONS)
-def test_every_ablation_removes_its_term(name, tmp_path):
-    terms, changes, gone = ABLATIONS[name]
-    whole = terms(tmp_path / "whole")
-    assert gone <= whole and terms(tmp_path / "ablation", **changes) == whole - gone

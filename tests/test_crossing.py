@@ -25,7 +25,7 @@ def project(tmp_path_factory):
     params = tiny_project.params()
     none = {"datasets": []}
     tiny_project.write_params(
-        folder, datasets={"tiny": params["datasets"]["tiny"]}, linear_baseline=none, side_by_side=none, psi=none,
+        folder, datasets={"tiny": params["datasets"]["tiny"]}, linear_baseline=none, keyword_comparison=none, psi=none,
         s_tagger=none, paraphrase_items={}, confusing_pairs={}, models={"hcl": {"hcl": {"dataset": "tiny"}}},
         runs={"hcl": {"hcl": {"model": "hcl"}}}, keywords={"datasets": ["tiny"], "method": "attribution"},
         train_hcl={**params["train_hcl"], "training": {"epochs": 1, "batch_size": 16, "micro_batch": 16}})

@@ -17,7 +17,7 @@ from sample_run import examples_of
 from source_imports import ROOT
 
 from pipeline.cli import app
-from pipeline.recipes import read_recipe, recipe_names
+from pipeline.recipes import plan, recipe_names
 
 # A recipe that a page writes before it is used, and what stands for any.
 NO_RECIPE = {None, "mine", *PLACEHOLDERS}
@@ -43,7 +43,7 @@ def check_keycontrast(command):
     if name == "use" and values["recipe"] not in NO_RECIPE:
         changes = [change for change in values["changes"] or () if change not in PLACEHOLDERS]
         assert values["recipe"] in recipe_names()
-        read_recipe(values["recipe"], "DIR", changes=changes)
+        plan(values["recipe"], "DIR", changes=changes)
     for target in (values.get("targets") if name == "run" else None) or ():
         check_stage(target)
 

@@ -164,5 +164,3 @@ def test_predictions_are_those_of_the_evaluated_run(run):
 def test_what_a_classifier_cannot_do_is_said():
     with pytest.raises(InputError, match="--keyword: run ct is of the CLLD track, whose models classify"):
         lines("ct", keyword="dog")
-    with pytest.raises(InputError, match=r"models/untrained/9/model: no trained CLLD model .* `keycontrast run`"):
-        lines("untrained")

@@ -22,7 +22,7 @@ from stages.common.tables import Provenance, read_frame, read_metadata, write_ta
 from stages.params import Params
 from stages.tracks.hcl import generate
 from stages.tracks.hcl.data import joined_items, node_ids, word_pieces
-from stages.tracks.hcl.generate import Paraphraser, main, unseen_remark, with_keywords
+from stages.tracks.hcl.generate import Paraphraser, main, unseen_warning, with_keywords
 from stages.tracks.hcl.params import GenerateHcl
 
 
@@ -105,8 +105,8 @@ def test_a_given_keyword_is_everyones(paraphraser, items):
     assert rows["keyword"].tolist() == ["dog", "dog"] and rows["keyword_known"].all()
     own = run(items, paraphraser, decode(), seed=1)
     assert rows["prediction"][0] == own["prediction"][0]  # its own keyword
-    assert unseen_remark("given:dog", paraphraser.keywords) is None
-    assert unseen_remark("own", paraphraser.keywords) is None
+    assert unseen_warning("given:dog", paraphraser.keywords) is None
+    assert unseen_warning("own", paraphraser.keywords) is None
     with pytest.raises(InputError, match="no keyword follows 'given:'"):
         run(items, paraphraser, decode(keyword="given: "), seed=1)
 
@@ -120,8 +120,8 @@ def test_a_given_keyword_outside_the_graph_is_embedded_alone(paraphraser, items,
     assert rows["keyword"].tolist() == ["hot dogs"] * 2 and not rows["keyword_known"].any()
     assert set(seen) == {"hot dogs"}
     assert "'hot dogs' is no node of the training graph: its vector is the frozen embedding of the keyword alone" in \
-        unseen_remark("given:Hot Dogs", paraphraser.keywords)
-    assert "did you mean 'dog'?" in unseen_remark("given:dogg", paraphraser.keywords)
+        unseen_warning("given:Hot Dogs", paraphraser.keywords)
+    assert "did you mean 'dog'?" in unseen_warning("given:dogg", paraphraser.keywords)
     seen.clear()
     run(items, paraphraser, decode(), seed=1)  # "unheard of", the own keyword of the last text
     assert seen[-1] == tiny_items.SOURCES[9]
@@ -177,5 +177,3 @@ def test_predict_draws_by_the_number_of_the_text(params):
     together, alone = (list(predict(params, "plain", texts, "Catt", 2, size)) for size in (5, 1))
     assert together == alone
     assert all(len(line["samples"]) == 2 and not line["keyword_in_graph"] for line in together)
-    with pytest.raises(InputError, match="no run is called 'plan'; did you mean 'plain'"):
-        list(predict(params, "plan", texts))

@@ -34,9 +34,9 @@ def build(triples, splits=None, **params):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("params", [
-    {}, {"link_inputs": False}, {"max_nbr": 2}, {"max_nbr": 1, "link_inputs": False},
-    {"max_cluster_outputs": 2}, {"max_cluster_outputs": 1, "max_nbr": 3, "link_inputs": False},
-    {"max_nbr": None, "max_cluster_outputs": None}], ids=str)
+    {}, {"link_inputs": False}, {"max_neighbours": 2}, {"max_neighbours": 1, "link_inputs": False},
+    {"max_cluster_outputs": 2}, {"max_cluster_outputs": 1, "max_neighbours": 3, "link_inputs": False},
+    {"max_neighbours": None, "max_cluster_outputs": None}], ids=str)
 def test_edges_equal_the_oracle(seed, params):
     triples = random_triples(seed)
     _, edges = build(triples, **params)
@@ -74,7 +74,7 @@ def test_shares_follow_their_words():
 @pytest.mark.parametrize("seed", range(3))
 def test_statistics_of_nodes_and_graph_agree_with_networkx(seed):
     triples = random_triples(seed, rows=25, words=[f"w{number}" for number in range(40)])
-    result, edges = build(triples, max_nbr=4)
+    result, edges = build(triples, max_neighbours=4)
     both = nx.MultiDiGraph()
     both.add_nodes_from(result.nodes["keyword"].to_pylist())
     both.add_edges_from((target, source, sign) for target, source, sign in edges)
@@ -107,7 +107,7 @@ def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(graph, "ROW_GROUP", 9)
     monkeypatch.setattr(triples_module, "ROW_GROUP", 7)
-    (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {d: {source: raw}}\ngraph: {max_nbr: 3}\n")
+    (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {d: {source: raw}}\ngraph: {max_neighbours: 3}\n")
     triples = random_triples(7, rows=80)
     examples, keywords = tables(triples)
     clusters = clusters_of(examples, keywords).to_pylist()
@@ -119,12 +119,12 @@ def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
     write_no_phrases(paths)
     assert graph.main(["d"]) == 0
     nodes, edges = (read_table(paths.table(kind), SCHEMAS[kind]) for kind in ("nodes", "edges"))
-    assert named(nodes, edges) == oracle(triples, max_nbr=3)
+    assert named(nodes, edges) == oracle(triples, max_neighbours=3)
     assert read_table(paths.table("clusters"), SCHEMAS["clusters"]).to_pylist() == clusters
     assert read_metadata(paths.table("clusters"))["counts"] == {"clusters": len({row["keyword"] for row in clusters})}
     metrics = json.loads(paths.metrics("graph").read_text())
     assert metrics.pop("phrases") == {"nodes": 0, "edges": 0, "components": 0, "largest_component": 0, "communities": 0}
-    assert metrics == build(triples, max_nbr=3)[0].metrics == read_metadata(paths.table("nodes"))["counts"]
+    assert metrics == build(triples, max_neighbours=3)[0].metrics == read_metadata(paths.table("nodes"))["counts"]
     assert metrics["centrality_residual"] < 1e-10
     written = [bytes_of(paths.table(kind)) for kind in ("clusters", "nodes", "edges")]
     assert graph.main(["d"]) == 0
@@ -155,7 +155,7 @@ def test_the_size_of_a_block_changes_nothing(seed, block):
 def test_what_was_dropped_is_counted_as_the_loops_count_it():
     triples = random_triples(3, rows=150, words=MANY_WORDS)
     kept = relate(numbered(triples), 4, None, False)
-    everything = oracle(triples, max_nbr=10**9, link_inputs=False)
+    everything = oracle(triples, max_neighbours=10**9, link_inputs=False)
     assert kept.dropped.capped == len(everything) - len(kept.edges)
     by_cluster = [[row for row in triples if row[0] == head] for head in {row[0] for row in triples}]
     good, bad = ({(a[1], b[place]) for members in by_cluster for a in members for b in members} for place in (1, 2))

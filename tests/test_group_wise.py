@@ -47,9 +47,9 @@ def test_the_share_of_the_contrast_rises():
 
 def test_when_the_reference_is_frozen_and_when_epochs_count(case):
     assert [case.model.pretraining(total) for total in (20_000, 600)] == [5000, 240]
-    assert case.model.settled(20_000) == 12_000 and case.model.settled(600) == 7240  # of 600: none
+    assert case.model.final_from_step(20_000) == 12_000 and case.model.final_from_step(600) == 7240  # of 600: none
     case.model.config.sizes["speed"] = None
-    assert case.model.settled(600) == 600 and contrast_share(360, case.model.speed(600)) > 0.999
+    assert case.model.final_from_step(600) == 600 and contrast_share(360, case.model.speed(600)) > 0.999
 
 
 def test_when_it_is_frozen_both_models_are_one_and_it_gets_no_gradient(case):

@@ -115,7 +115,7 @@ def test_what_was_trained_is_copied_and_nothing_else(row, start):
 
 
 def test_a_deterministic_backbone_leaves_the_latent_modules_as_they_were_drawn_and_scaled():
-    linear = {"keyword": {"imp_weight": "linear"}}
+    linear = {"keyword": {"impostor_weight": "linear"}}
     model = fresh(1, **linear)
     scaled = model.latent_entry.embedding.weight.clone()
     report = init_from(model, fresh(2, **linear, **STARTS["deterministic"]))

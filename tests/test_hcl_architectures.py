@@ -66,21 +66,6 @@ def test_rows_of_one_table_are_of_the_same_items():
     assert metrics["hcl"]["baselines"] == metrics["pieces"]["baselines"]
 
 
-@pytest.mark.parametrize(("name", "block"), [
-    ("cvae", {"embedding": 8, "encoder": 8, "context": 8, "width": 8, "latent": 4, "bag": 8}),
-    ("seq2seq", {"embedding": 8, "width": 8}), ("seq2seq_du", {}),
-    ("group_wise", {**PIECES["transformer"], "sample_k": 2})])
-def test_every_baseline_trains_and_writes(add_rows, name, block):
-    model = {"dataset": "tiny", "overrides": {"architecture": name, name: block, "training": {"epochs": 2}}}
-    add_rows({name: model}, {name: {"model": name, "decode": {"min_length": 1}}})
-    assert train.main([name]) == generate.main([name]) == 0
-    found, other = (read_frame(RunPaths(one, 13).predictions, SCHEMAS["predictions"]) for one in (name, "pieces"))
-    assert found["source"].tolist() == other["source"].tolist() and found["prediction"].str.len().gt(0).all()
-    metrics = json.loads(ModelPaths(name, 13).metrics.read_text())
-    assert metrics["architecture"] == name and metrics["parameters"] > 0
-    assert metrics["start"] == ("encoder encoder, the rest from scratch" if name == "seq2seq_du" else "from scratch")
-
-
 def test_new_texts_are_rewritten_without_keywords():
     texts = read_frame(RunPaths("pieces", 13).predictions, SCHEMAS["predictions"])
     lines = list(predict(load_params(), "pieces", texts["source"]))
@@ -93,7 +78,7 @@ def test_new_texts_are_rewritten_without_keywords():
 
 def test_a_baseline_goes_on_from_one_of_its_kind(add_rows, capsys):
     """At a rate that moves nothing it is the model that it began with, under Group-wise's loss too; else refused."""
-    still = {**PIECES, "training": {"epochs": 1, "taken_rate": 1e-12}}
+    still = {**PIECES, "training": {"epochs": 1, "restart_learning_rate": 1e-12}}
     changes = {"onward": {}, "wider": {"transformer": {**PIECES["transformer"], "feed_forward": 64}}, "group": {
         "architecture": "group_wise", "group_wise": {**PIECES["transformer"], "pretrain_share": 0.0}}}
     add_rows({name: {"dataset": "tiny", "init": "artifacts/models/pieces", "overrides": still | change}

@@ -118,7 +118,7 @@ def test_shares_of_micro_batches_add_up():
     batch["ky"][0] = batch["kneg"][0] = 5  # no impostor
     whole, parts = objective(model(batch), model.config, 0.7)
     totals = BatchTotals.of(model(batch))
-    _, _, mask = model.impostors(batch["ky"], batch["kneg"])
+    _, _, mask = model.planner().impostors(batch["ky"], batch["kneg"])
     assert totals == BatchTotals(items=6, negatives=4, impostors=int(mask.sum()))
     micro = [{name: value[rows] for name, value in batch.items()} for rows in (slice(0, 4), slice(4, 6))]
     shares = [objective(model(part), model.config, 0.7, totals) for part in micro]
@@ -156,7 +156,7 @@ def test_masked_samples_take_no_part_and_without_any_gradients_are_finite():
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
-@pytest.mark.parametrize("groups", [{}, {"keyword": {"imp_weight": "linear"}}], ids=str)
+@pytest.mark.parametrize("groups", [{}, {"keyword": {"impostor_weight": "linear"}}], ids=str)
 def test_every_part_of_a_training_pass_is_float32_and_near_the_full_pass(groups):
     # Differences of KLs of some hundred nats: a temperature of 0.1 would show their rounding ten times as large.
     contrasts = {"instance": {"temperature": 1.0}}
@@ -183,7 +183,7 @@ def test_all_rows_of_an_ablation_table_start_from_the_same_weights():
     torch.manual_seed(3)
     full = HclModel(tiny_hcl.config()).state_dict()
     for groups in ({"latent": {"enabled": False}}, {"keyword": {"condition": False}}, {"graph": {"iterations": 0}},
-                   {"decoder": {"layers": 3}}, {"keyword": {"imp_weight": "linear"}}):
+                   {"decoder": {"layers": 3}}, {"keyword": {"impostor_weight": "linear"}}):
         torch.manual_seed(3)
         row = HclModel(tiny_hcl.config(**groups)).state_dict()
         assert set(full) <= set(row) and all(torch.equal(full[name], row[name]) for name in full)
@@ -262,7 +262,7 @@ def test_a_model_to_train_has_the_states_of_its_encoder():
 @pytest.mark.parametrize(("groups", "message"), [
     ({"graph": {"edge_type": "signed"}}, "unknown setting graph.edge_type. A model that another version"),
     ({"latent": {"enters": "layers"}}, "unknown setting latent.enters"),
-    ({"keyword": {"imp_weight": "attn"}}, "keyword.imp_weight is 'attn', expected one of cosine, linear"),
+    ({"keyword": {"impostor_weight": "attn"}}, "keyword.impostor_weight is 'attn', expected one of cosine, linear"),
     ({"keyword": {"condition": "source"}}, "keyword.condition is 'source', expected one of False, True, target"),
     ({"keyword": {"condition": False}, "decoder": {"kw_memory": True}}, "kw_memory needs keyword.condition"),
     ({"encoder": AlbertConfig()}, "encoder is of type 'albert'; HCL is built on BERT")])

@@ -250,7 +250,7 @@ RAISED = [
     *((f"contrast_stuck_{name}", {f"train_{name}": [0.7, 0.7 * (1 - STUCK_CHANGE / 2), 0.695, 0.7]}, 1, "for 4 epochs",
        {}) for name in CONTRASTS),
     ("contrast_stuck_keyword", {"train_keyword": 0.693, "train_impostor_cosine": EQUAL_VECTORS}, 1,
-     "lower max_nbr", {}),
+     "lower max_neighbours", {}),
     ("contrast_stuck_keyword", {"train_keyword": 0.693}, 1, "nothing to train", {"graph": {"iterations": 0}}),
     ("spread_shrinking", {"train_mean_log_sigma": SHRINKING}, 3, "from -0.1 to -0.6", {}),
     ("impostor_easy", {"train_impostor_cosine": [0.57, 0.5, 0.44, 0.35]}, 3, "0.35, nearer to the easiest", {})]

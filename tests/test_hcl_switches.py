@@ -4,11 +4,9 @@ import pytest
 import tiny_hcl
 import torch
 import yaml
-from pydantic import ValidationError
 
 from keycontrast.errors import InputError
 from models.hcl.hcl import annealed_by, kl_weight, objective
-from stages.graph.params import Graph
 from stages.params import Params, parse_params
 from stages.tracks.hcl.params import TrainHcl
 
@@ -18,8 +16,8 @@ SWITCHES = [
     ("graph.cluster_by", "top", "contains"),
     ("train_hcl.graph.own_edges", "component", "leaking"),
     ("train_hcl.graph.kw_dropout", None, 0.0),
-    ("train_hcl.keyword.imp_weight", "cosine", "linear"),
-    ("graph.max_nbr", 16, None),
+    ("train_hcl.keyword.impostor_weight", "cosine", "linear"),
+    ("graph.max_neighbours", 16, None),
     ("graph.max_cluster_outputs", 512, None),
     ("train_hcl.graph.layer_norm", True, False),
     ("train_hcl.latent.free_bits", 5.0, 0.0),
@@ -49,13 +47,6 @@ def test_the_paper_changes_these_settings_alone():
         *SWITCHES, ("graph.preset", None, "paper"), ("train_hcl.preset", None, "paper")}
 
 
-def test_a_preset_spelt_out_in_full_is_the_preset():
-    for block in (TrainHcl, Graph):
-        paper = block(preset="paper").model_dump()
-        assert block.model_validate(paper).model_dump() == paper
-        assert paper != {**block().model_dump(), "preset": "paper"}
-
-
 def test_a_single_model_may_have_the_preset_although_the_block_is_spelt_out():
     content = Params.model_validate(MINIMAL).model_dump(mode="json", exclude={"runs"})
     content["models"]["hcl"]["m"]["overrides"] = {"preset": "paper", "latent": {"size": 64}}
@@ -83,18 +74,9 @@ def test_a_keyword_condition_is_on_off_or_the_oracle():
         row = TrainHcl.model_validate({"keyword": {"condition": condition}})
         assert row.keyword.condition == condition
         assert tiny_hcl.config(keyword=row.keyword.model_dump()).uses_keyword is used
-    with pytest.raises(ValueError, match="keyword.condition is 'source', expected one of False, True, target"):
-        tiny_hcl.config(keyword={"condition": "source"})
 
 
 def test_beta_rises_and_stays():
     assert [kl_weight(step, 50) for step in (0, 25, 50, 99)] == [0.0, 0.5, 1.0, 1.0]
     assert kl_weight(0, 0) == 1.0
     assert [annealed_by(10_000, total) for total in (600, 10**6)] == [120, 10_000]
-
-
-def test_a_preset_that_does_not_exist_or_is_contradicted_is_refused():
-    with pytest.raises(ValidationError, match="papr"):
-        TrainHcl.model_validate({"preset": "papr"})
-    with pytest.raises(ValidationError, match="max_nbr is 16 where the preset has None"):
-        Graph(preset="paper", max_nbr=16)

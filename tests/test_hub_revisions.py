@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from test_encoders import ask_hub, cached, tiny
 
+from keycontrast.files import sha256_of
 from stages.params import parse_params
 
 __all__ = ["tiny"]
@@ -17,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OLD, NEW = "a" * 40, "b" * 40
 REMARKS = """
 import json, sys
-from pipeline.sources import hub_remarks
-print(json.dumps(list(hub_remarks(json.loads(sys.argv[1])))))
+from pipeline.sources import hub_warnings
+print(json.dumps(list(hub_warnings(json.loads(sys.argv[1])))))
 """
 
 
@@ -45,7 +46,8 @@ def test_a_revision_is_pinned_and_every_file_counts(home):
     pinned = ask_hub(home, f"hub:somebody/tiny-bert@{OLD}", HF_HUB_OFFLINE="1")
     assert (newest["version"], pinned["version"]) == (NEW, OLD)
     assert newest["name"] == pinned["name"] == "somebody/tiny-bert" and newest["sha256"] == pinned["sha256"]
-    assert newest["files"] != pinned["files"]       # of the same weights
+    assert newest["sha256"] == sha256_of(next(home.rglob(f"{NEW}/model.safetensors")))
+    assert newest["files"] != pinned["files"]
     gone = ask_hub(home, f"hub:somebody/tiny-bert@{'c' * 40}", HF_HUB_OFFLINE="1")["error"]
     assert f"hub:somebody/tiny-bert@{'c' * 40} is not available" in gone
     assert f"hf download somebody/tiny-bert --revision {'c' * 40}" in gone

@@ -20,7 +20,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.keywords import keywords
-from stages.keywords.choice import beside, ranking_columns
+from stages.keywords.choice import ranking_columns, with_ranking
 from stages.keywords.params import Keywords
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -134,7 +134,7 @@ def test_a_keyword_by_its_lemma_has_the_lemma_of_its_head():
     phrases = ranking([(0, "red foxes", 0.4, 1, 3), (1, "dogs", 0.3, 0, 1), *((n, None, None, None, None)
                                                                             for n in (2, 3))])
     used = examples(("train", 0, 1, None))
-    lemmatised = keywords.run(table, phrases, used, Keywords(kw_lemma=True)).keywords.to_pylist()
+    lemmatised = keywords.run(table, phrases, used, Keywords(lemmatize=True)).keywords.to_pylist()
     assert [row["keyword"] for row in lemmatised] == ["red fox", "dogs", "foot", "it"]
     plain = keywords.run(table, phrases, used, Keywords()).keywords.to_pylist()
     assert [row["keyword"] for row in plain] == ["red foxes", "dogs", "feet", "it"]
@@ -184,12 +184,12 @@ def test_all_texts_at_once_are_chosen_as_a_loop_chooses_each(seed):
 def test_rankings_come_piece_by_piece_beside_the_tokens():
     rows = ranking([*PHRASES[:5], *PHRASES[5:]]).select(ranking_columns("textrank"))
     whole = [(piece["text_id"].to_pylist(), found["text_id"].to_pylist()) for piece, found in
-             beside([TABLE.slice(0, 2), TABLE.slice(2, 3), TABLE.slice(5)],
-                    [rows.slice(0, 2), rows.slice(2, 0), rows.slice(2, 1), rows.slice(3)], "textrank")]
+             with_ranking([TABLE.slice(0, 2), TABLE.slice(2, 3), TABLE.slice(5)],
+                          [rows.slice(0, 2), rows.slice(2, 0), rows.slice(2, 1), rows.slice(3)], "textrank")]
     assert whole == [([0, 1], [0, 1, 1]), ([2, 3, 4], [2, 3, 4]), ([5], [5])]
     with pytest.raises(InputError, match="table textrank: 2 texts, the first of them 4"):
-        list(beside([TABLE.slice(0, 4)], [rows], "textrank"))
-    assert [found.num_rows for _, found in beside([TABLE], [], "attribution")] == [0]
+        list(with_ranking([TABLE.slice(0, 4)], [rows], "textrank"))
+    assert [found.num_rows for _, found in with_ranking([TABLE], [], "attribution")] == [0]
 
 
 def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp_path, monkeypatch, capsys):

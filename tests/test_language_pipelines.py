@@ -6,7 +6,8 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from keycontrast.text.pipelines import EMBEDDED_FOLDER, describe_pipeline, load_pipeline, noun_chunks
+from keycontrast.text.annotate import SpacyAnnotator
+from keycontrast.text.pipelines import EMBEDDED_FOLDER, load_pipeline, noun_chunks
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,6 @@ def test_chunks_are_longest_runs_of_nouns():
 def test_a_folder_and_its_copy_have_one_description(tmp_path, embedded):
     shutil.copytree(EMBEDDED_FOLDER, tmp_path / "copy of it")
     copy = load_pipeline(str(tmp_path / "copy of it"))
-    description = describe_pipeline(copy)
-    assert description == describe_pipeline(embedded)
+    description = SpacyAnnotator(copy).describe()
+    assert description == SpacyAnnotator(embedded).describe()
     assert (description["name"], description["language"], len(description["sha256"])) == ("en_ewt", "en", 64)

@@ -48,6 +48,9 @@ def test_a_lock_that_is_not_whole_is_named_with_its_remedy(folder, name):
     with pytest.raises(UnreadableLock) as caught:
         read_lock()
     assert all(part in str(caught.value) for part in expected)
+    with pytest.raises(UnreadableLock), own_lock(print):
+        pass
+    assert not (folder / ".keycontrast/lock-before-run").exists()    # the next command does not come back to it
 
 
 @pytest.mark.parametrize("cut", [WHOLE[:-20], WHOLE[:WHOLE.index("      md5: bbbb")],

@@ -27,7 +27,7 @@ from stages.tracks.hcl.train import keyword_graph
 
 KEYWORDS = ["dog", "cat", "school", "food", "language", "weight", "<nokw>", "way", "fast", "play"]
 VALUES = {"pooling": "mean", "batch_size": 8, "max_length": 32}
-CAPS_OFF = {"max_nbr": None, "max_cluster_outputs": None}
+CAPS_OFF = {"max_neighbours": None, "max_cluster_outputs": None}
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ class Built:
         searched = Searched(texts, split(texts)) if params.get("cluster_by") == "contains" else None
         self.clusters = clusters_of(examples, keywords, searched).to_pandas()
         triples, graph = node_triples(examples, keywords, searched=searched), Graph(**params)
-        edges = relate(triples, graph.max_nbr, graph.max_cluster_outputs, graph.link_inputs).edges.table()
+        edges = relate(triples, graph.max_neighbours, graph.max_cluster_outputs, graph.link_inputs).edges.table()
         self.nodes = pd.DataFrame({"node_id": range(len(triples.names)), "keyword": triples.names.to_pylist()})
         made = node_vectors.run(*as_read(examples, texts, keywords, self.nodes), *encoder, VALUES)
         self.vectors, embedded = (pa.concat_tables(pieces) for pieces in (made.nodes(), made.texts()))

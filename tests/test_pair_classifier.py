@@ -16,7 +16,7 @@ from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from models.common.task import Step
 from models.common.training import Settings, fit
-from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
+from models.keywords.pair_classifier import PairExample, PairTask, build_pair_classifier, pair_examples
 from pipeline.schemas import SCHEMAS
 from stages.attribution import pair_classifier
 from stages.attribution.pair_classifier import split_points
@@ -51,7 +51,7 @@ def encoder_folder(tmp_path_factory):
 
 def test_points_are_a_quarter_pairs_a_quarter_repeats_and_half_random():
     pairs = [(10 + i, 50 + i) for i in range(20)]
-    points = pair_points(pairs, np.random.default_rng(0))
+    points = pair_examples(pairs, np.random.default_rng(0))
     assert len(points) == 80
     for number, (source, target) in enumerate(pairs):
         positive, repeat, first, second = points[4 * number:4 * number + 4]
@@ -59,7 +59,7 @@ def test_points_are_a_quarter_pairs_a_quarter_repeats_and_half_random():
         for negative in (first, second):
             assert negative.first == source and negative.label == 0
             assert negative.second in {t for _, t in pairs} - {target}
-    assert points == pair_points(pairs, np.random.default_rng(0)) != pair_points(pairs, np.random.default_rng(1))
+    assert points == pair_examples(pairs, np.random.default_rng(0)) != pair_examples(pairs, np.random.default_rng(1))
     drawn = {point.second for point in points if point.label == 0}
     assert len(drawn) > 10  # spread over the targets
 
@@ -68,11 +68,11 @@ def test_known_partners_and_the_source_itself_are_never_negatives():
     # 1 is paired with 2 and 3, in either direction; 4 has the source 1 as its target
     pairs = [(1, 2), (3, 1), (4, 1), (5, 6), (1, 7)]
     for seed in range(50):
-        negatives = {(p.first, p.second) for p in pair_points(pairs, np.random.default_rng(seed)) if p.label == 0}
+        negatives = {(p.first, p.second) for p in pair_examples(pairs, np.random.default_rng(seed)) if p.label == 0}
         assert not negatives & {(1, 1), (1, 2), (1, 7), (3, 1), (4, 1), (5, 6)}
         assert {second for first, second in negatives if first == 1} == {6}
     with pytest.raises(ValueError, match="no negative for text 1: it is paired with all of the 2 targets"):
-        pair_points([(1, 2), (1, 3)], np.random.default_rng(0))
+        pair_examples([(1, 2), (1, 3)], np.random.default_rng(0))
 
 
 def test_released_rule_for_groups_draws_four_negatives_per_pair():
@@ -110,8 +110,8 @@ def test_released_rule_for_labelled_pairs_takes_the_splits_own_non_duplicates():
 
 def make_task(folder, **changes):
     torch.manual_seed(0)
-    points = [PairPoint(0, 1, 1), PairPoint(0, 0, 1), PairPoint(0, 3, 0), PairPoint(0, 7, 0), PairPoint(2, 3, 1),
-              PairPoint(2, 2, 1), PairPoint(2, 1, 0), PairPoint(2, 5, 0)]
+    points = [PairExample(*values) for values in (
+        (0, 1, 1), (0, 0, 1), (0, 3, 0), (0, 7, 0), (2, 3, 1), (2, 2, 1), (2, 1, 0), (2, 5, 0))]
     given = {"module": build_pair_classifier(folder), "tokenizer": AutoTokenizer.from_pretrained(folder),
              "texts": dict(enumerate(TEXTS)), "train": points, "validation": points, "max_length": 24,
              "learning_rate": 5e-3, "batch_size": 3}

@@ -191,12 +191,12 @@ def with_clld(content, **models):
 def test_what_dvc_reads_by_name_must_be_there(sample, tmp_path):
     file, whole = tmp_path / "params.yaml", with_what_dvc_reads(sample)[0]
     file.write_text(yaml.safe_dump(whole))
-    assert load_params(file, whole=True) == load_params(file)
+    assert load_params(file, complete=True) == load_params(file)
     del whole["probes"], whole["runtime"]["threads"], whole["models"]["clld"]["ct"]["path"]
     file.write_text(yaml.safe_dump(whole))
     assert load_params(file).runtime.threads == 1
     with pytest.raises(InputError, match="leaves out .*runtime.threads.*use sample-mine"):
-        load_params(file, whole=True)
+        load_params(file, complete=True)
 
 
 @pytest.mark.parametrize(("change", "line"), [
@@ -234,14 +234,6 @@ def test_rows_of_the_pgkpr_track_say_which_tables_they_read(sample, overrides, d
         assert refused(content) == wanted
     else:
         assert parse_params(content, "recipe")
-
-
-def test_a_path_reaches_the_stages_in_its_setting(sample):
-    content = {**sample, "encoder": {"source": "path", "path": "my/encoder"}}
-    assert parse_params(content, "recipe").plain()["encoder"] == {"source": "path:my/encoder", "path": "my/encoder"}
-    content["character_encoder"] = {"datasets": ["sample"]}
-    content["encoder"] = {"source": "characters", "path": "artifacts/data/sample/character_encoder"}
-    assert parse_params(content, "recipe").encoder.source == "characters:sample"
 
 
 @pytest.fixture

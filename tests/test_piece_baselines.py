@@ -189,7 +189,7 @@ def cvae(tmp_path):
 
 def test_the_weight_of_the_kl_rises_within_a_share_of_all_steps(cvae):
     cvae.model.config.sizes["annealing_share"] = 1.0
-    assert [cvae.model.settled(total) for total in (50_000, 600)] == [10_000, 600]
+    assert [cvae.model.final_from_step(total) for total in (50_000, 600)] == [10_000, 600]
 
 
 @torch.no_grad()
@@ -201,4 +201,4 @@ def test_the_objective_is_reconstruction_weighted_kl_and_bag(cvae):
         loss = cvae.model.objective(batch, Step(number, 1000, 0, range(8)))["loss"]
         torch.testing.assert_close(loss, whole + weight * found["kl"])
     torch.testing.assert_close(cvae.model.nll(batch), found["reconstruction"] + found["kl"])
-    assert (found["kl"] > 0).all() and cvae.model.settled(1000) == steps
+    assert (found["kl"] > 0).all() and cvae.model.final_from_step(1000) == steps

@@ -15,7 +15,7 @@ from keycontrast.errors import InputError
 from models.common.losses import products
 from models.keywords.attribution import word_saliency
 from models.keywords.s_tagger import STagger, STaggerConfig
-from stages.common.device import check_precision, computed_in, computing, settled_precision
+from stages.common.device import check_precision, checked_precision, computed_in, computing
 from stages.common.encoders import embed_texts
 from stages.common.seeds import seed_everything
 from stages.metrics.bertscore import BertScorer
@@ -86,10 +86,10 @@ def test_a_gpu_without_bf16_or_tf32_is_an_error_that_says_what_to_do(old_gpu):
             computing(runtime(precision="bf16")):
         pass
     with pytest.raises(InputError, match=r"train_hcl.training.precision is bf16, which Tesla V100"):
-        settled_precision("cuda:0", runtime(), {"precision": "bf16"}, "train_hcl.training")
+        checked_precision("cuda:0", runtime(), {"precision": "bf16"}, "train_hcl.training")
     with pytest.raises(InputError, match=r"runtime.tf32 is true, and Tesla V100 has no TF32. Set it to false"):
         check_precision("cuda", "fp32", True, "runtime.precision")
-    assert settled_precision("cuda", runtime(), {"precision": "fp32"}, "x") == computed_in("fp32", False)
+    assert checked_precision("cuda", runtime(), {"precision": "fp32"}, "x") == computed_in("fp32", False)
 
 
 def test_what_trains_nothing_computes_in_the_precision_of_runtime_and_leaves_it_behind():

@@ -30,7 +30,7 @@ def ordinal_ranks(values):
     return ranks
 
 
-def likeness(first, second):
+def similarity(first, second):
     if not first or not second:
         return 0.0
     x, y = sentence_vector(first), sentence_vector(second)
@@ -43,10 +43,10 @@ def equation(first, second):
     """G of each word of ``first`` as against ``second``."""
     if len(first) == 1:
         return [1.0]
-    whole = likeness(first, second)
+    whole = similarity(first, second)
     if abs(whole) < 1e-6:
         return [0.0] * len(first)
-    return [(whole - likeness(first[:i] + first[i + 1:], second)) / whole for i in range(len(first))]
+    return [(whole - similarity(first[:i] + first[i + 1:], second)) / whole for i in range(len(first))]
 
 
 def as_texts(rows):
@@ -75,7 +75,7 @@ def test_scores_are_those_of_the_equations(levels):
         found = importance(vectors, as_texts(rows), firsts, seconds)
         for request, (first, second) in enumerate(zip(firsts, seconds, strict=True)):
             words = [[vectors[w].tolist() for w in rows[text]] for text in (first, second)]
-            assert found.likeness[request] == pytest.approx(likeness(*words), abs=1e-12)
+            assert found.similarity[request] == pytest.approx(similarity(*words), abs=1e-12)
             assert scores_of(found, request).tolist() == equation(*words)
 
 
@@ -94,14 +94,14 @@ def test_guards():
     assert scores_of(found, 1).tolist() == [0.0, 0.0]  # nothing to be like
     assert scores_of(found, 2).tolist() == [1.0]
     assert scores_of(found, 3).tolist() == scores_of(found, 4).tolist() == []
-    assert found.likeness[[1, 2, 3, 4]].tolist() == [0.0] * 4
+    assert found.similarity[[1, 2, 3, 4]].tolist() == [0.0] * 4
     # ranks of (1 2 3 4) and (2 4 1 3) differ by -1 -2 2 1, so F is exactly 0 and no word has a share of it
-    assert likeness([vectors[0].tolist()], [vectors[2].tolist()]) == 0.0
+    assert similarity([vectors[0].tolist()], [vectors[2].tolist()]) == 0.0
     none = importance(vectors, as_texts([[0, 3], [2]]), np.array([0]), np.array([1]))
-    assert none.likeness.tolist() == [0.0] and scores_of(none, 0).tolist() == [0.0, 0.0]
+    assert none.similarity.tolist() == [0.0] and scores_of(none, 0).tolist() == [0.0, 0.0]
     # all words unknown: their coordinates are equal, in order of their numbers
     unknown = importance(vectors, texts, np.array([4]), np.array([5]))
-    assert unknown.likeness.tolist() == [1.0] and scores_of(unknown, 0).tolist() == [0.0, 0.0]
+    assert unknown.similarity.tolist() == [1.0] and scores_of(unknown, 0).tolist() == [0.0, 0.0]
     assert importance(vectors, texts, np.zeros(0, np.int64), np.zeros(0, np.int64)).scores.tolist() == []
 
 

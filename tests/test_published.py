@@ -44,9 +44,9 @@ def test_rows_of_ours_find_the_published_ones(overrides, name):
 
 
 @pytest.mark.parametrize(("settings", "label"), [
-    ({"keyword": {"imp_weight": "linear"}}, "HCL, impostors by linear"),
+    ({"keyword": {"impostor_weight": "linear"}}, "HCL, impostors by linear"),
     ({"keyword": asdict(KeywordSettings())}, "HCL"),
-    ({"keyword": {"imp_weight": "linear"}, "graph": {"iterations": 0}}, "HCL without the graph"),
+    ({"keyword": {"impostor_weight": "linear"}, "graph": {"iterations": 0}}, "HCL without the graph"),
     ({}, "HCL"), ({"graph": {"iterations": 0}}, "HCL without the graph"),
     ({"contrasts": {"instance": {"weight": 0}, "mahalanobis": {"weight": 0}}},
      "HCL without the instance contrast and the Mahalanobis contrast"),

@@ -77,7 +77,7 @@ def test_reasons(text, idf, reason):
 
 def test_a_keyword_by_its_lemma_is_named_as_it_is():
     tokens = table([row(0, [("Feet", "NOUN", "foot", "NNS")])])
-    found = explain(tokens, Settings(), kw_lemma=True)
+    found = explain(tokens, Settings(), lemmatize=True)
     assert (found.keyword, found.phrases[0].keyword) == ("foot", "feet")
 
 

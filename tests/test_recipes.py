@@ -7,7 +7,7 @@ from small_project import RECIPES, dvc, lock, make_project, order
 from source_imports import ROOT
 
 from keycontrast.errors import InputError
-from pipeline.recipes import apply, plan, read_recipe, recipe_names
+from pipeline.recipes import apply, params_text, plan, recipe_names
 from stages.common.settings import NOTHING, laid_over
 from stages.common.yaml_files import read_yaml
 from stages.graph.params import Graph
@@ -28,10 +28,10 @@ def recipes(tmp_path):
 
 @pytest.mark.parametrize("name", recipe_names(ROOT / "recipes"))
 def test_every_shipped_recipe_is_valid_and_carries_its_own_name_and_title(name):
-    assert read_recipe(name, data="/data", folder=ROOT / "recipes").recipe == name
+    assert plan(name, "/data", ROOT).params.recipe == name
     assert recipe_names(ROOT / "recipes")[name]
     for dataset in read_yaml(ROOT / "recipes" / f"{name}.yaml").get("by_dataset", ()):
-        one = read_recipe(name, "/data", ROOT / "recipes", [f"dataset={dataset}"], called="mine")
+        one = plan(name, "/data", ROOT, [f"dataset={dataset}"], called="mine").params
         assert {*one.datasets} == {dataset} and one.recipe == "mine"
 
 
@@ -59,7 +59,7 @@ def test_a_recipe_holds_several_data_sets_and_what_all_models_say(recipes):
         every_model: {overrides: {training: {epochs: 7}}}
         models: {hcl: {m: {}, n: {seeds: [9]}}}
         """)
-    one, two = (read_recipe("many", folder=recipes, changes=changes) for changes in (["seed=3"], ["dataset=b"]))
+    one, two = (plan("many", root=recipes.parent, changes=changes).params for changes in (["seed=3"], ["dataset=b"]))
     assert (one.seed, {*one.datasets}, one.model_seeds("m"), one.model_seeds("n")) == (3, {"a"}, [1, 2], [9])
     assert (two.seed, {*two.datasets}, two.model_seeds("m")) == (1, {"b"}, [1])
     assert one.models.hcl["n"].dataset == "a" and two.models.hcl["m"].dataset == "b"
@@ -71,7 +71,7 @@ def test_a_recipe_holds_several_data_sets_and_what_all_models_say(recipes):
 @pytest.mark.parametrize("name", ["qqp", "rocstories", "douban"])
 def test_a_papers_recipe_can_be_taken_to_the_letter(name):
     presets = ["graph.preset=paper", "train_hcl.preset=paper"]
-    paper, literal = (read_recipe("paper-hcl", "/data", ROOT / "recipes", [f"dataset={name}", *changes])
+    paper, literal = (plan("paper-hcl", "/data", ROOT, [f"dataset={name}", *changes]).params
                       for changes in ([], presets))
     assert literal.graph == Graph(datasets=[name], preset="paper") != paper.graph
     row = literal.model("hcl")
@@ -82,7 +82,7 @@ def test_a_papers_recipe_can_be_taken_to_the_letter(name):
 
 @pytest.mark.parametrize("name", ["qqp", "rocstories", "douban"])
 def test_a_papers_recipe_has_the_rows_of_tables_1_and_2_under_one_budget(name):
-    params = read_recipe("paper-hcl", "/data", ROOT / "recipes", [f"dataset={name}"])
+    params = plan("paper-hcl", "/data", ROOT, [f"dataset={name}"]).params
     rows = {row: params.model(row) for row in params.models.hcl}
     printed = {found for row in rows.values() for found in HCL.printed_as(HCL.row(row.model_dump(), {}))}
     assert printed == {*paper("hcl").tables["1a"].rows, "w/o keyword", "w/o graph", "w/o MA"}
@@ -100,14 +100,22 @@ def test_a_papers_recipe_has_the_rows_of_tables_1_and_2_under_one_budget(name):
 
 
 def test_params_yaml_has_what_dvc_reads_and_comes_back_the_same(recipes, tmp_path):
-    params = read_recipe("one", folder=recipes)
-    text = plan("one", root=tmp_path).text
+    change = plan("one", root=tmp_path)
+    params, text = change.params, change.text
     assert text.startswith("# Written by `keycontrast use one`")
     (tmp_path / "params.yaml").write_text(text)
-    assert load_params(tmp_path / "params.yaml", whole=True) == params
+    assert load_params(tmp_path / "params.yaml", complete=True) == params
     content = yaml.safe_load(text)
     assert content["train_hcl"] == {} and content["models"]["hcl"]["m1"] == {
         "dataset": "d", "seeds": [13], "init": NOTHING}    # all other settings have a default
+
+
+def test_texts_stay_texts_as_yaml_1_1_reads_them_and_comments_stay():
+    content = {"recipe": "r", "texts": ["no", "on", "12:30", "1e3", "0o7", "null", "x: y", "a\nb", "", "a"], "one": 1}
+    assert yaml.safe_load(params_text(content)) == content
+    text = params_text({**content, "one": 2}, "# Questions & answers\nrecipe: r\none: 1  # of them\n")
+    assert text.startswith("# Questions & answers\n") and "one: 2  # of them" in text
+    assert yaml.safe_load(text) == {**content, "one": 2}
 
 
 def test_a_part_of_a_recipe_has_the_models_named_and_what_they_start_from():

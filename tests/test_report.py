@@ -247,7 +247,7 @@ def test_runs_that_differ_in_their_seed_are_compared_as_one():
     # A metric that the comparison does not have is taken from the runs.
     assert (seeds.cells[1].text, seeds.cells[1].more) == ("0.250", "± 0.071")
     found = [block.difference(other, "hcl (2 seeds)", "bleu_1") for other in ("plain", "baseline copy")]
-    assert [(one.name, one.said(BETTER), one.difference) for one in found] == [
+    assert [(one.name, one.verdict_word(BETTER), one.difference) for one in found] == [
         ("plain", "worse", -0.1), ("baseline copy", "no difference seen", 0.4)]
     assert block.difference("plain", "hcl (2 seeds)", "source_bleu").verdict == 1     # less of a source is better
 
@@ -383,7 +383,7 @@ def test_each_table_is_answered_in_a_sentence(cut, other, copy, said):
 
 def test_each_row_says_what_its_difference_means():
     found = answered({"cut": -0.1, "other": 0.01, "baseline copy": 0.2})
-    assert [(system.name, row.said, row.interval, row.verdict) for system, row in found.differences] == [
+    assert [(system.name, row.words, row.interval, row.verdict) for system, row in found.differences] == [
         ("copy", "better", "+0.150 to +0.250", "better-text"),
         ("cut", "the graph: helps", "\u22120.150 to \u22120.050", "worse-text"),
         ("other", "no difference seen", "\u22120.040 to +0.060", "")]
@@ -401,7 +401,7 @@ def test_two_seeds_give_an_interval_over_seeds_and_no_verdict():
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_row_of_one_or_two_seeds_gets_no_verdict(seeds):
     found = answered({"cut": -0.1, "other": 0.1, "baseline copy": 0.2}, seeds)
-    assert {(row.said, row.verdict) for _, row in found.differences} == {("", "")}
+    assert {(row.words, row.verdict) for _, row in found.differences} == {("", "")}
     # Baselines are compared as this training ended.
     assert found.sentence.endswith("on 64 items; it is worse than baseline copy.") and found.few_seeds
 
@@ -439,7 +439,7 @@ def test_the_page_of_a_corpus_shows_keywords_and_graph(project):
 def test_later_artifacts_change_no_byte_of_the_page_of_a_corpus(project):
     assert corpus_main(["tiny"]) == 0
     before = corpus_page("tiny").read_bytes()
-    for folder in (DatasetPaths("tiny").table("side_by_side"), MODELS, RUNS, PREDICTED, COMPARISON):
+    for folder in (DatasetPaths("tiny").table("keyword_comparison"), MODELS, RUNS, PREDICTED, COMPARISON):
         shutil.rmtree(folder)
     assert corpus_main(["tiny"]) == 0 and corpus_page("tiny").read_bytes() == before
 

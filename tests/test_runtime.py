@@ -1,7 +1,6 @@
 """The frame around a stage: clean errors, exclusive scratch, death with the command, seeds, checkpoints."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,29 +10,8 @@ import torch
 
 from keycontrast.errors import InputError
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.process import run_stage
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def test_an_input_error_is_a_message_and_status_1(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(ROOT / "params.yaml", tmp_path)
-
-    def work(_process):
-        raise InputError("a.csv, row 3: no text. Remove the row.")
-
-    assert run_stage("ingest", work, ["sample"]) == 1
-    assert capsys.readouterr().err == "ingest: a.csv, row 3: no text. Remove the row.\n"
-
-
-def test_a_stage_knows_its_instance_and_leaves_a_record(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(ROOT / "params.yaml", tmp_path)
-    seen = []
-    assert run_stage("graph", lambda process: seen.append(process), ["sample"]) == 0
-    assert seen[0].name == "graph@sample"
-    assert (tmp_path / ".keycontrast/records/graph@sample.json").exists()
 
 
 def save(store, step, best=False):

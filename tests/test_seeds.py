@@ -14,8 +14,10 @@ import tiny_training
 import yaml
 
 from keycontrast.errors import InputError
-from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths
+from pipeline.schemas import SCHEMAS
+from stages.common.paths import MODELS, PREDICTED, RUNS, DatasetPaths, ModelPaths
 from stages.common.settings import module_of, stage_hash
+from stages.common.tables import Provenance, read_frame, write_table
 from stages.params import parse_params
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.common.frame import FINISHED, forget, forget_others
@@ -148,6 +150,12 @@ def test_other_settings_or_changed_files_are_not_taken(trained):
     kept.write_bytes(b"spoilt")
     assert taken(run_stage("train_hcl", "m")) == [13]
     tiny_training.write_params(folder, {"m": {"dataset": "tiny", "seeds": [13, 14]}}, learning_rate=0.02)
+    assert taken(run_stage("train_hcl", "m")) == []
+    assert taken(run_stage("train_hcl", "m")) == [13, 14]
+    texts = DatasetPaths("tiny").table("texts")
+    rows = read_frame(texts, SCHEMAS["texts"])
+    rows.loc[0, "text"] += " again"
+    write_table(texts, SCHEMAS["texts"], rows, Provenance("test", "0"))
     assert taken(run_stage("train_hcl", "m")) == []
 
 

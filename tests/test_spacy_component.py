@@ -4,10 +4,8 @@ import json
 
 import pytest
 from source_imports import ROOT
-from spacy.language import Language
 from spacy.tokens import Span
 
-from keycontrast.ranking.package import pytextrank
 from keycontrast.text.pipelines import load_pipeline
 
 NAMES = ["textrank", "positionrank"]
@@ -74,7 +72,6 @@ def test_what_is_made_of_phrases_is_the_packages(documents, tmp_path):
 def test_it_is_added_to_a_pipeline_by_its_name_alone():
     nlp = load_pipeline("embedded")
     nlp.add_pipe("keycontrast_textrank", config={"token_lookback": 2})
-    assert Language.has_factory("keycontrast_textrank")
     one, two = nlp.pipe(["A dog chases a red ball.", ""])
     assert [phrase.text for phrase in one._.phrases] == ["ball", "dog"] and two._.phrases == []
     assert one._.textrank.elapsed_time > 0
@@ -92,4 +89,3 @@ def test_a_language_without_noun_chunks_has_entities():
     doc.set_ents([Span(doc, 0, 1, "ORG")])
     assert_same(ours(doc)._.phrases, theirs(doc)._.phrases)
     assert [phrase.text for phrase in doc._.phrases] == ["Google"]
-    assert pytextrank.__name__ == "pytextrank"

@@ -13,10 +13,12 @@ import tiny_items
 import tiny_training
 import torch
 from tiny_training import DyingStore, Killed
+from transformers import AutoTokenizer, BertModel
 
 import stages.tracks.hcl.train
 from keycontrast.errors import InputError
 from models.common.task import Step
+from models.hcl.hcl import objective
 from models.hcl.model import HclModel
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
@@ -25,6 +27,7 @@ from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.hcl.data import TrainedOn, TripleBatches, UnseenKeywords, joined_items, word_pieces
+from stages.tracks.hcl.item_views import ItemViews
 from stages.tracks.hcl.params import TrainHcl
 from stages.tracks.hcl.train import HclTask, _model, keyword_graph, main, run, training_metrics
 
@@ -131,18 +134,54 @@ def test_micro_batches_add_up_to_the_batch(task):
     for name, value in parts.items():
         assert float(value) == pytest.approx(sum(float(share[name]) for _, share in shares), rel=1e-4, abs=1e-6), name
     assert float(parts["beta"]) == 0.5
+    expected, terms = objective(task.model(task.load(items)), task.model.config, 0.5)     # counts of the batch itself
+    assert whole.item() == pytest.approx(expected.item(), rel=1e-5)
+    for name in terms.keys() & parts.keys():
+        assert float(parts[name]) == pytest.approx(float(terms[name]), rel=1e-4), name
+
+
+def test_a_batch_has_the_views_of_its_items_and_loses_keywords_by_epoch(task, monkeypatch):
+    views = ItemViews("every view", torch.arange(7) + 1, torch.randn(7, 16), torch.linspace(0, 0.9, 7), 0.5)
+    planned, read, plan, items = [], [], task.planner.plan, [4, 1, 3]
+
+    def planning(batch, training):
+        planned.append(batch)
+        return plan({name: part for name, part in batch.items() if name != "view"}, training)
+
+    monkeypatch.setattr(type(task.planner), "plan", lambda _, batch, training: planning(batch, training))
+    task.item_views = views
+    task.model.register_forward_pre_hook(lambda _, given: read.append(given[0]["dropped"].tolist()))
+    batch = task.load(items)
+    assert planned[0]["view"].tolist() == [5, 2, 4]
+    assert torch.equal(planned[0]["unseen_vectors"], views.vectors[items])
+    for epoch in range(3):
+        task.train_batch(batch, Step(5, 10, epoch, items))
+    assert read == [views.dropped(views.draws[items], epoch).tolist() for epoch in range(3)]
+    assert {any(lost) for lost in read} | {all(lost) for lost in read} == {True, False}
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_unseen_keywords_are_embedded_as_nodes_are(encoder, pooling):
+    texts, on = ["dog", "the cat sat on the mat"], replace(trained_on(encoder), pooling=pooling, max_length=4)
+    model, tokenizer = BertModel.from_pretrained(encoder.location).eval(), AutoTokenizer.from_pretrained(
+        encoder.location)
+    found = UnseenKeywords(on).embedded(texts)
+    for text, vector in zip(texts, found, strict=True):
+        with torch.no_grad():
+            states = model(**tokenizer(text, return_tensors="pt", truncation=True, max_length=4)).last_hidden_state[0]
+        torch.testing.assert_close(vector, states[0] if pooling == "cls" else states.mean(0), atol=1e-5, rtol=1e-5)
 
 
 def test_every_parameter_learns_at_the_rate_of_its_origin(task):
-    task.taken = frozenset(name for name, _ in task.model.named_parameters() if name.startswith("decoder."))
+    task.restarted = frozenset(name for name, _ in task.model.named_parameters() if name.startswith("decoder."))
     groups = {group.name: group for group in task.parameter_groups()}
-    assert groups["taken"].rate == groups["rest"].rate == 1e-2
-    task.settings = {**task.settings, "taken_rate": 3e-4}
+    assert groups["restarted"].rate == groups["rest"].rate == 1e-2
+    task.settings = {**task.settings, "restart_learning_rate": 3e-4}
     rates = {group.name: group.rate for group in task.parameter_groups()}
-    assert rates == {"encoder": 5e-5, "taken": 3e-4, "rest": 1e-2}
+    assert rates == {"encoder": 5e-5, "restarted": 3e-4, "rest": 1e-2}
     known = [id(parameter) for group in groups.values() for parameter in group.parameters]
     assert len(set(known)) == len(known) == len(list(task.model.parameters()))
-    assert {id(parameter) for parameter in groups["taken"].parameters} == {
+    assert {id(parameter) for parameter in groups["restarted"].parameters} == {
         id(parameter) for parameter in task.model.decoder.parameters()}
 
 
@@ -158,8 +197,9 @@ def test_the_oracle_reads_the_keyword_of_the_target_in_training_and_validation(t
     write_table(place, SCHEMAS["keywords"], keywords.reset_index(), Provenance("test", "0"))
     caught = []
 
-    def stop(task, *_):
+    def stop(task, loop, *_):
         caught.append(task)
+        assert loop.final_from_step == task.annealing_steps == 1
         raise Killed
 
     monkeypatch.setattr(stages.tracks.hcl.train, "fit", stop)

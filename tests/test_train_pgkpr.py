@@ -181,14 +181,6 @@ def test_parts_are_means_over_tokens_and_items_and_the_loss_weighs_them():
                                                   + 3 * parts["contrast"]), rel=1e-6)
 
 
-@torch.no_grad()
-def test_validation_pairs_are_contrasted_by_the_batch_whatever_fits_into_memory():
-    task = make_task()
-    found = [RewriteTask(task.module, task.train, task.validation, 1e-2, micro, batch).validate()["contrast"]
-             for batch, micro in ((1, 1), (1, 2), (2, 2))]
-    assert found[0] == pytest.approx(found[1], rel=1e-5) and found[0] < found[2]
-
-
 @pytest.mark.parametrize(("architecture", "blocks"), ADDING)
 def test_validation_loss_is_the_loss_of_all_pairs_in_the_same_weights(architecture, blocks):
     task = make_task(architecture, micro_batch=1, **blocks)

@@ -245,7 +245,7 @@ def test_schedule_rises_then_falls_to_zero():
     ([1, 1, 1, 1, 1, 1], None, 0, 6, 1),  # the earliest of equals
     ([0, 1, 1, 5, 4, 4], 2, 4, 6, 5),     # of epochs that end at step 4 or later
     ([0, 0, 0, 1, 2, 3], 2, 4, 6, 4),     # and patience counts only them
-    ([0, 1, 2, 3, 4, 5], 1, 7, 6, 6),     # no epoch has settled: the last one
+    ([0, 1, 2, 3, 4, 5], 1, 7, 6, 6),     # no epoch was final: the last one
 ])
 def test_patience_and_selection(losses, patience, start, epochs, best):
     settings = Settings(epochs=6, batch_size=11, patience=patience, final_from_step=start)
@@ -261,7 +261,7 @@ def test_patience_and_selection(losses, patience, start, epochs, best):
     history = fit(task, settings, Memory(), SEED)
     assert (len(history.rows), history.best_epoch) == (epochs, best)
     assert history.stopped_early == (epochs < 6)
-    assert history.best == {"loss": losses[best - 1]} and history.settled == (start <= 6)
+    assert history.best == {"loss": losses[best - 1]} and history.final == (start <= 6)
     assert [row["best"] for row in history.rows].index(True) + 1 == max(1, min(start, 6))
     assert_same(weights(task), snapshots[best - 1])
 

@@ -67,7 +67,7 @@ def params() -> dict:
                               "columns": {"source": "source", "target": "paraphrase", "negative": "negative"}},
                      "questions": {"source": "questions.jsonl", "layout": "labelled", "columns": {"label": "label"}}},
         **{name: {"datasets": ["tiny"]}
-           for name in ("keywords", "attribution", "psi", "side_by_side", "graph", "node_vectors")},
+           for name in ("keywords", "attribution", "psi", "keyword_comparison", "graph", "node_vectors")},
         "linear_baseline": {"datasets": ["questions"]}, "confusing_pairs": {"models": ["ct"]},
         "ingest": {"neg_source": "given", "validation": 0.1, "test": 0.1},
         "annotate": {"chunk": 40},

@@ -4,10 +4,10 @@
 
 Works in a project that has taken the recipe, on the rows that are evaluated there. FOLDER/RECIPE.parquet has a row for
 each run, seed and evaluated item, with every score that is kept of an item. Of the PGKPR track there are also
-`released_sum_0` to 9, of whose sums over items the released BLEU is made; of the HCL track `nll` and `tokens`; whether
-the output has the target's keyword (`target_keyword_kept`); whether that is `told`, a keyword of the graph that does
-not occur in the source; whether it is `reachable`, which is a positive neighbour of the source's keyword besides; and
-whether training has the target's text (`target_seen`).
+`released_sum_0` to 9 (the released BLEU is computed from their sums over items); of the HCL track `nll` and `tokens`,
+whether the output has the target's keyword (`target_keyword_kept`); whether that is `told`, a keyword of the graph
+that does not occur in the source; whether it is `reachable`, which is a positive neighbour of the source's keyword
+besides; and whether training has the target's text (`target_seen`).
 
 Scores of items have five decimals. FOLDER/RECIPE.csv has the values of each run and seed, how its training ended, and
 the commit that was checked out. Runs and seeds that the files have and this project has not, having been trained
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.schemas import EDGES, NO_KEYWORD, NODES
@@ -43,7 +44,7 @@ def told_items(model: ModelPaths, dataset: str) -> pd.DataFrame:
     positive = edges[edges["sign"] == 1]
     known = pd.MultiIndex.from_arrays([positive["target"].map(names), positive["source"].map(names)])
     pairs = pd.MultiIndex.from_frame(items[["keyword", "target_keyword"]])
-    new = np.array([not one for one in keyword_retention(items["source"].tolist(), items["target_keyword"].tolist())])
+    new = np.array([not kept for kept in keyword_retention(items["source"].tolist(), items["target_keyword"].tolist())])
     told = new & items["target_keyword"].isin(names) & (items["target_keyword"] != NO_KEYWORD)
     reachable = told & pairs.isin(known) & (items["keyword"] != items["target_keyword"])
     train = items[items["split"] == "train"]
@@ -79,13 +80,13 @@ def values_of(run: RunPaths, model: ModelPaths) -> list[dict[str, Any]]:
     return [*rows, {"metric": "epochs", "value": epochs}, {"metric": "best_epoch", "value": trained["best_epoch"]}]
 
 
-def joined(file: Path, found: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a file whose run and seed are not in ``found``, and then those."""
+def joined(file: Path, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a file whose run and seed are not in ``rows``, and then those."""
     if not file.exists():
-        return found
-    before = pd.read_csv(file) if file.suffix == ".csv" else pd.read_parquet(file)
-    new = pd.MultiIndex.from_frame(found[["row", "seed"]])
-    return pd.concat([before[~pd.MultiIndex.from_frame(before[["row", "seed"]]).isin(new)], found], ignore_index=True)
+        return rows
+    before = pd.read_csv(file, dtype={"commit": str}) if file.suffix == ".csv" else pd.read_parquet(file)
+    new = pd.MultiIndex.from_frame(rows[["row", "seed"]])
+    return pd.concat([before[~pd.MultiIndex.from_frame(before[["row", "seed"]]).isin(new)], rows], ignore_index=True)
 
 
 def main() -> None:
@@ -116,4 +117,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except InputError as error:
+        sys.exit(f"collect_rows: {error}")

@@ -11,6 +11,7 @@ has the text.
 """
 
 import argparse
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from stages.common.figures import PALETTE, drawing, finished
 from stages.common.methods import KEYWORDS
@@ -80,15 +82,15 @@ class Pairs:
                               np.ones(len(train), dtype=bool), none)
         edges = relate(triples, _MAX_NBR, _MAX_OUTPUTS, link_inputs=True).edges
         known = edges.target.astype(np.int64) * len(self.names) + edges.source
-        one, other = self.node[test].T.astype(np.int64)
-        told = np.isin(one * len(self.names) + other, known) & (one != other) & (one != none) & (other != none)
+        first, other = self.node[test].T.astype(np.int64)
+        told = np.isin(first * len(self.names) + other, known) & (first != other) & (first != none) & (other != none)
         for place in np.flatnonzero(told):
             told[place] = not shows_keyword(self.text[test[place, 0]], self.names[int(other[place])].as_py())
         seen, degree = np.isin(test[:, 1], train), np.bincount(edges.target, minlength=len(self.names))
         return {"items": len(test), "reach": told.mean(), "target_seen": seen.mean(),
                 "reach_seen": told[seen].mean() if seen.any() else np.nan,
                 "reach_unseen": told[~seen].mean() if not seen.all() else np.nan,
-                "neighbours": float(np.median(degree[one[told]])) if told.any() else np.nan}
+                "neighbours": float(np.median(degree[first[told]])) if told.any() else np.nan}
 
 
 def rows(pairs: Pairs) -> Iterator[dict[str, object]]:
@@ -136,4 +138,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except InputError as error:
+        sys.exit(f"reach: {error}")

@@ -10,10 +10,10 @@
 
 Reads the two files of `tools/collect_rows.py`, and the recipe of their name. Intervals are over items and, with two
 seeds or more, over seeds; a row of fewer than three, or beside a base of fewer, gets no verdict, and one of other items
-than the base is not compared. *p* is of the t test over seeds. *Could be seen* is the difference that so many seeds and
-items find in four experiments of five. A row has converged if its validation loss had not its smallest value in the
-last epoch. `--svg` draws the differences from the base. `--interaction A B C D` prints (A - B) - (C - D) instead; A and
-B have the same items, and so have C and D.
+than the base is not compared. *p* is of the t test over seeds. *Could be seen* is the smallest difference that so many
+seeds and items detect with 80 % power. A row has converged if its best epoch was not the last. `--svg` draws the
+differences from the base. `--interaction A B C D` prints (A - B) - (C - D) instead; A and B have the same items, and so
+have C and D.
 """
 
 import argparse
@@ -52,10 +52,15 @@ NOTHING = Members(np.zeros(1), np.zeros((1, RESAMPLES)))
 def collected(file: Path, where: str | None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the items of a file, perhaps only those of a query, and the values beside it."""
     items, values = pd.read_parquet(file), pd.read_csv(file.with_suffix(".csv"))
+    if not where:
+        return items, values
     try:
-        return items.query(where) if where else items, values
+        chosen = items.eval(where)
     except (NameError, SyntaxError, TokenError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"--where {where!r}: {error}; columns: {', '.join(items.columns)}") from None
+    if not (isinstance(chosen, pd.Series) and pd.api.types.is_bool_dtype(chosen)):
+        raise InputError(f"--where {where!r}: no condition, such as reachable or 'not target_seen'")
+    return items[chosen], values
 
 
 def scored(items: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -72,8 +77,8 @@ def statistic(items: pd.DataFrame, name: str) -> Statistic:
         place = int(name.removeprefix("released_bleu_")) - 1
         sums = items[[f"released_sum_{number}" for number in range(items.columns.str.match("released_sum_").sum())]]
         return Statistic(sums.to_numpy(float), lambda sums: corpus_bleu_of_sums(sums, RELEASED_WEIGHTS)[..., place])
-    one = items["predicted"] == items["label"] if name == "accuracy" else items[name]
-    return mean_statistic(one.to_numpy(float))
+    values = items["predicted"] == items["label"] if name == "accuracy" else items[name]
+    return mean_statistic(values.to_numpy(float))
 
 
 def members(items: pd.DataFrame, name: str) -> Members:
@@ -86,7 +91,7 @@ def members(items: pd.DataFrame, name: str) -> Members:
 def less(first: Members, second: Members) -> Members:
     """Return the difference of two rows with the same items, under each seed that both have."""
     seeds = [seed for seed in first.seeds if seed in second.seeds]
-    left, right = ([list(one.seeds).index(seed) for seed in seeds] for one in (first, second))
+    left, right = ([list(members_of.seeds).index(seed) for seed in seeds] for members_of in (first, second))
     return Members(first.values[left] - second.values[right], first.samples[left] - second.samples[right], seeds)
 
 
@@ -95,22 +100,26 @@ def interaction(items: pd.DataFrame, name: str, rows: Sequence[str]) -> str:
     items = scored(items, name)
     if missing := sorted(set(rows) - set(items["row"])):
         raise InputError(f"{', '.join(missing)}: not collected, or without {name}")
+    for one, other in (rows[:2], rows[2:]):
+        if set(items.loc[items["row"] == one, "example_id"]) != set(items.loc[items["row"] == other, "example_id"]):
+            raise InputError(f"{one} and {other} have different items")
     first, second, third, fourth = (members(items[items["row"] == row], name) for row in rows)
-    one, found = metric(name), over_seeds(less(first, second), less(third, fourth), LEVEL, 0)
-    if found is None:
+    shown, difference = metric(name), over_seeds(less(first, second), less(third, fourth), LEVEL, 0)
+    if difference is None:
         raise InputError(f"{', '.join(rows)} share fewer than two seeds")
-    return (f"({rows[0]} - {rows[1]}) - ({rows[2]} - {rows[3]}), {one.name}: {one.text(found.difference, sign='+')} "
-            f"({one.text(found.low, sign='+')} to {one.text(found.high, sign='+')}), {found.seeds} seeds, "
-            f"p {found.p_value:.3f}; {one.text(found.detectable)} could be seen\n")
+    return (f"({rows[0]} - {rows[1]}) - ({rows[2]} - {rows[3]}), {shown.name}: "
+            f"{shown.text(difference.difference, sign='+')} ({shown.text(difference.low, sign='+')} to "
+            f"{shown.text(difference.high, sign='+')}), {difference.seeds} seeds, "
+            f"p {difference.p_value:.3f}; {shown.text(difference.detectable)} could be seen\n")
 
 
 def forest(differences: Mapping[str, OverSeeds], name: str, base: str) -> str:
     """Return a plot of each row's difference from the base, with its interval, as SVG."""
     with drawing(6.4, 0.8 + 0.24 * len(differences)) as figure:
         axes, places = figure.subplots(), range(len(differences))
-        found = list(differences.values())
-        axes.hlines(places, [one.low for one in found], [one.high for one in found], color=PALETTE["first"])
-        axes.plot([one.difference for one in found], places, "o", color=PALETTE["first"])
+        rows = list(differences.values())
+        axes.hlines(places, [row.low for row in rows], [row.high for row in rows], color=PALETTE["first"])
+        axes.plot([row.difference for row in rows], places, "o", color=PALETTE["first"])
         axes.axvline(0, color=PALETTE["muted"], linewidth=0.8)
         axes.set_yticks(places, list(differences))
         axes.invert_yaxis()
@@ -147,36 +156,37 @@ def printed(recipe: str, changes: Sequence[str]) -> Mapping[str, Mapping[str, st
 def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
             published: Mapping[str, Mapping[str, str]]) -> tuple[list[list[str]], dict[str, OverSeeds]]:
     """Return the rows of the table of one metric, with those that are not run, and the differences from the base."""
-    items, one = scored(items, name), metric(name)
-    found = {str(row): members(part, name) for row, part in items.groupby("row")}
-    if base not in found:
-        raise InputError(f"row {base!r} was not collected; {nearest(base, list(found))}")
+    items, shown = scored(items, name), metric(name)
+    rows = {str(row): members(part, name) for row, part in items.groupby("row")}
+    if base not in rows:
+        raise InputError(f"row {base!r} was not collected; {nearest(base, list(rows))}")
     of = {str(row): set(part["example_id"]) for row, part in items.groupby("row")}
     lines, differences = [], {}
     for row, cells in published.items():
         beside = cells.get(name, "–")
-        if row not in found:
+        if row not in rows:
             lines.append([escaped(row), beside, "–", "–", "0", "–", "–", "–", "–", "not run"])
             continue
-        ours, count = found[row], len(found[row].seeds)
+        ours, count = rows[row], len(rows[row].seeds)
         alone = over_seeds(ours, NOTHING, LEVEL, 0)
         low, high = (alone.low, alone.high) if alone else interval(ours.samples[0], LEVEL)
         alike = of[row] == of[base]
-        difference = over_seeds(ours, found[base], LEVEL, 0) if row != base and alike else None
+        difference = over_seeds(ours, rows[base], LEVEL, 0) if row != base and alike else None
         verdict, text, chance, seen = "", "–", "–", "–"
         if difference is not None:
             differences[row] = difference
-            text = (f"{one.text(difference.difference, sign='+')} ({one.text(difference.low, sign='+')} to "
-                    f"{one.text(difference.high, sign='+')})")
-            chance, seen = f"{difference.p_value:.3f}", one.text(difference.detectable)
-            sign = difference.sign(LEVEL) * one.direction
+            text = (f"{shown.text(difference.difference, sign='+')} ({shown.text(difference.low, sign='+')} to "
+                    f"{shown.text(difference.high, sign='+')})")
+            chance, seen = f"{difference.p_value:.3f}", shown.text(difference.detectable)
+            sign = difference.sign(LEVEL) * shown.direction
             verdict = {1: f"better than {base}", 0: "no difference seen", -1: f"worse than {base}"}[sign]
         if row != base and (difference.seeds if difference else 0) < VERDICT:
             verdict = "too few seeds for a verdict"
         if not alike:
             verdict = "other items"
-        lines.append([escaped(row), beside, one.text(float(ours.values.mean())), f"{one.text(low)} to {one.text(high)}",
-                      str(count), converged(values[values["row"] == row]), text, chance, seen, verdict or "base"])
+        lines.append([escaped(row), beside, shown.text(float(ours.values.mean())),
+                      f"{shown.text(low)} to {shown.text(high)}", str(count), converged(values[values["row"] == row]),
+                      text, chance, seen, verdict or "base"])
     return lines, differences
 
 
@@ -213,8 +223,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows, differences = rows_of(items, values, name, arguments.base, published)
         if arguments.svg and name == arguments.metrics[0]:
             if arguments.beside:
-                differences = {f"{file.stem.rpartition('-')[2]}, {row}": one
-                               for file in (arguments.items, *arguments.beside) for row, one in rows_of(
+                differences = {f"{file.stem.rpartition('-')[2]}, {row}": difference
+                               for file in (arguments.items, *arguments.beside) for row, difference in rows_of(
                                    *collected(file, arguments.where), name, arguments.base, published)[1].items()}
             arguments.svg.write_text(forest(differences, name, arguments.base), encoding="utf-8")
         title = f"{metric(name).name}, {items.loc[items['row'] == arguments.base, 'example_id'].nunique():,} items"

@@ -52,11 +52,11 @@ def rows_of(params: Any, names: Sequence[str]) -> list[Row]:
     for name in names:
         if name not in known:
             raise InputError(f"{name!r} is no run of recipe {params['recipe']}; {nearest(name, known)}")
-    found = []
+    rows = []
     for name in names or known:
         stage = track_of_run(params, name).evaluated_by
-        found.append(Row(name, stage, seeds_of_stage(params, stage, name)))
-    return found
+        rows.append(Row(name, stage, seeds_of_stage(params, stage, name)))
+    return rows
 
 
 def run_piece(rows: Sequence[Row], minutes: float, program: Sequence[str] = (sys.executable, "-m", "pipeline")) -> int:

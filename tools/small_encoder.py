@@ -20,13 +20,14 @@ from typing import Any
 import torch
 from transformers import AutoModel, AutoTokenizer, BertTokenizer
 
+from keycontrast.errors import InputError
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import EXAMPLES, TEXTS
 from stages.common.tables import read_frame
 
 
-def small_encoder(model: Any, tokenizer: Any, texts: Sequence[str], min_count: int) -> tuple[Any, BertTokenizer]:
+def small_encoder(model: Any, tokenizer: Any, texts: Sequence[str], min_count: int = 5) -> tuple[Any, BertTokenizer]:
     """Return ``model`` with fewer rows of embeddings, changed in place, and the tokenizer of its pieces."""
     counts: Counter[int] = Counter()
     for start in range(0, len(texts), 8192):
@@ -61,16 +62,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="+", help="data sets of params.yaml, whose ingest has run")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
-    parser.add_argument("--min-count", type=int, default=5, help="occurrences that keep a piece (default 5)")
     options = parser.parse_args(arguments)
     bundled = resolve_encoder("bundled").location
     model, tokenizer = AutoModel.from_pretrained(bundled), AutoTokenizer.from_pretrained(bundled)
     texts = sorted(set(chain.from_iterable(map(training_texts, options.datasets))))
-    model, small = small_encoder(model, tokenizer, texts, options.min_count)
+    model, small = small_encoder(model, tokenizer, texts)
     model.save_pretrained(options.out)
     small.save_pretrained(options.out)
     sys.stdout.write(f"{options.out}: {len(small)} of {len(tokenizer)} word pieces, from {len(texts)} texts\n")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except InputError as error:
+        sys.exit(f"small_encoder: {error}")

@@ -71,14 +71,14 @@ def best_first(row: np.ndarray, score: np.ndarray, idf: np.ndarray, start: np.nd
 
 
 def choose(block: TokenBlock, spans: Spans, score: np.ndarray, keyword: pa.Array, method: str, idf: InverseFrequency,
-           kw_lemma: bool = False) -> pa.Table:
+           lemmatize: bool = False) -> pa.Table:
     """Return columns ``text_id``, ``keyword``, ``method`` and ``score``: a row per text, by text id.
 
     The highest score wins; ties go to the higher IDF over training texts, then to the earliest position. If there is no
     candidate, the content word (alphabetic, no stop word) with the highest IDF is taken (method ``idf``), and without
     any the keyword is null (method ``none``).
 
-    ``keyword`` holds the normal form of each candidate, which ``method`` made. ``kw_lemma`` puts the lemma of a
+    ``keyword`` holds the normal form of each candidate, which ``method`` made. ``lemmatize`` puts the lemma of a
     keyword's last word, its head, in the place of that word.
     """
     best = _best_of_each(spans, score, idf.means(block, spans))
@@ -90,7 +90,7 @@ def choose(block: TokenBlock, spans: Spans, score: np.ndarray, keyword: pa.Array
     chosen = Spans(*(np.concatenate([getattr(spans, name)[best], getattr(words, name)])
                      for name in ("text", "start", "end")))
     names = pa.concat_arrays([keyword.take(pa.array(best)), normal_forms(block, words)])
-    if kw_lemma:
+    if lemmatize:
         names = _lemmatised(block, chosen, names)
     without = np.setdiff1d(np.arange(len(block.text_ids)), chosen.text)
     order = pa.array(np.argsort(np.concatenate([chosen.text, without])))

@@ -55,12 +55,15 @@ class SpacyAnnotator:
         return annotate_texts(self.nlp, text_ids, texts, cleaning)
 
     def describe(self) -> dict[str, Any]:
-        """Return name, version and hash of the pipeline, and the version of spaCy."""
+        """Return name, version, language, components and hash of the pipeline, and the version of spaCy."""
         from spacy.about import __version__
 
-        from keycontrast.text.pipelines import describe_pipeline
+        from keycontrast.text.pipelines import hash_folder
 
-        return {**describe_pipeline(self.nlp), "library": f"spacy {__version__}"}
+        nlp = self.nlp
+        return {"name": f"{nlp.lang}_{nlp.meta['name']}", "version": nlp.meta["version"], "language": nlp.lang,
+                "components": list(nlp.pipe_names), "sha256": hash_folder(nlp.path) if nlp.path else None,
+                "library": f"spacy {__version__}"}
 
 
 def _with_names(tokenizer: Any) -> Any:

@@ -65,19 +65,19 @@ class Cleaned:
             self.replace(pattern, put, group)
 
 
-def _accented(found: Match[str]) -> str:
+def _accented(match: Match[str]) -> str:
     """Return the letter of a command of LaTeX for an accent; the command if there is no such letter."""
-    accent, *_, letter = re.findall(r"[^\\{}]", found[0])
+    accent, *_, letter = re.findall(r"[^\\{}]", match[0])
     composed = unicodedata.normalize("NFC", letter + _ACCENTS[accent])
-    return composed if len(composed) == 1 else found[0]
+    return composed if len(composed) == 1 else match[0]
 
 
-def _glued(found: Match[str]) -> str:
-    return "" if "://" in found.string[max(0, found.start() - 200):found.start()].split(" ")[-1] else " "
+def _glued(match: Match[str]) -> str:
+    return "" if "://" in match.string[max(0, match.start() - 200):match.start()].split(" ")[-1] else " "
 
 
 # Two line ends part phrases, a space does not.
-_SPACE, _BREAK, _NOTHING, _HYPHEN = ((lambda found, text=text: text) for text in (" ", "\n\n", "", "-"))
+_SPACE, _BREAK, _NOTHING, _HYPHEN = ((lambda match, text=text: text) for text in (" ", "\n\n", "", "-"))
 _FORUM = "b|i|u|s|url|img|quote|code|color|size|list|center|spoiler"
 # Pattern, what is put in its place, and the group of it that stays, or 0.
 _Rule = tuple[Pattern[str], Callable[[Match[str]], str], int]
@@ -94,7 +94,7 @@ _MARKUP: list[_Rule] = [
     (re.compile(r"</[A-Za-z][A-Za-z0-9]*(?![A-Za-z0-9>])|<(?:br|hr|p|b|i|u|em|a|div|span|li|ul|td|tr)\s*/?\s*$"),
      _SPACE, 0),
     (re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"),
-     lambda found: html.unescape(found[0]), 0),
+     lambda match: html.unescape(match[0]), 0),
     *_TAGS,  # such as were escaped
     # Wikitext, Markdown and the marks of forums.
     (re.compile(r"\{\{[^{}|]*+\|[^{}]*+\}\}"), _BREAK, 0),
@@ -106,7 +106,7 @@ _MARKUP: list[_Rule] = [
     (re.compile(r"\[(?:\d{1,3}(?:[,\u2013-]\s?\d{1,3})*|(?:note|nb|ref) \d{1,3}|[a-z]|[a-z]+ needed|edit)\]",
                 re.IGNORECASE), _SPACE, 0),
     # Formulas as Pandoc finds them, of which "$5 and $10" is none; a letter before a hyphen stays, as in "$k$-means".
-    (re.compile(r"(?<![\w\\$])\$([A-Za-z]\w*)\$-(?=\w)"), lambda found: f"{found[1]}-", 0),
+    (re.compile(r"(?<![\w\\$])\$([A-Za-z]\w*)\$-(?=\w)"), lambda match: f"{match[1]}-", 0),
     (re.compile(r"(?<![\w\\$])\$(?![\s$]|\d[\d.,]*[\s)])(?:[^$\\]|\\.){1,300}?(?<!\s)\$(?![\w$])"), _BREAK, 0),
 ]
 _OF_LATEX: list[_Rule] = [
@@ -128,9 +128,9 @@ _LETTERS: list[_Rule] = [
     (re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00a0\u2028]"), _SPACE, 0),
     (re.compile(rf"(?:[0-9#*]\ufe0f?\u20e3|[^\w\s]\ufe0f|[{_EMOJI}])[{_EMOJI}\u200d\ufe0e]*|[{_BULLETS}\u2029]"),
      _BREAK, 0),
-    (re.compile(r"\w[\u0300-\u036f]+"), lambda found: unicodedata.normalize("NFC", found[0]), 0),
+    (re.compile(r"\w[\u0300-\u036f]+"), lambda match: unicodedata.normalize("NFC", match[0]), 0),
     (re.compile("[\ufb00-\ufb06\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]"),
-     lambda found: unicodedata.normalize("NFKC", found[0]), 0),
+     lambda match: unicodedata.normalize("NFKC", match[0]), 0),
 ]
 _SIGNS: list[_Rule] = [
     (re.compile(r"(?<![\w&/])#(?=\w*[^\W\d_])"), _SPACE, 0),
@@ -141,11 +141,11 @@ _SIGNS: list[_Rule] = [
 _GAP = re.compile(r"(?<!\s)\s{2,}")
 
 
-def _one_break(found: Match[str]) -> str:
+def _one_break(match: Match[str]) -> str:
     """Return one paragraph break for the breaks of several tags, and nothing at the ends of a text."""
-    if (found.start() == 0) != (found.end() == len(found.string)):
+    if (match.start() == 0) != (match.end() == len(match.string)):
         return ""
-    return "\n\n" if found[0].count("\n") > 1 else found[0]
+    return "\n\n" if match[0].count("\n") > 1 else match[0]
 
 
 def clean(text: str, chinese: bool = False) -> Cleaned:
@@ -174,8 +174,8 @@ def _small(text: str) -> str:
     return _CAPITALS.sub(_as_sentence, text)
 
 
-def _as_sentence(found: Match[str]) -> str:
-    run = found[0]
+def _as_sentence(match: Match[str]) -> str:
+    run = match[0]
     words = [word for word in run.split() if any(map(str.isalpha, word))]
     if len(words) < 3 or run != run.upper() or len(run.lower()) != len(run):
         return run

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import spacy
 from spacy.language import Language
@@ -82,12 +81,6 @@ def noun_chunks(doclike: Doc | Span) -> Iterator[tuple[int, int, int]]:
         if inside:
             tokens = list(run)
             yield tokens[0].i, tokens[-1].i + 1, label
-
-
-def describe_pipeline(nlp: Language) -> dict[str, Any]:
-    """Return name, version, language, components and the sha256 of the files of a pipeline; None if it has no files."""
-    return {"name": f"{nlp.lang}_{nlp.meta['name']}", "version": nlp.meta["version"], "language": nlp.lang,
-            "components": list(nlp.pipe_names), "sha256": hash_folder(Path(nlp.path)) if nlp.path else None}
 
 
 def hash_folder(folder: Path) -> str:

@@ -113,9 +113,9 @@ def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
     return columns | chunk_columns(counts, begin, end)
 
 
-def as_given(columns: dict[str, pa.Array], made: Sequence[Cleaned]) -> dict[str, pa.Array]:
+def as_given(columns: dict[str, pa.Array], cleaned: Sequence[Cleaned]) -> dict[str, pa.Array]:
     """Return list columns of cleaned texts with the words and offsets of the texts as given."""
-    changed = [row for row, item in enumerate(made) if item.start or item.read != item.text]
+    changed = [row for row, item in enumerate(cleaned) if item.start or item.read != item.text]
     if not changed:
         return columns
     lengths = columns["token"].value_lengths().to_numpy()
@@ -123,7 +123,7 @@ def as_given(columns: dict[str, pa.Array], made: Sequence[Cleaned]) -> dict[str,
     words = columns["token"].flatten().to_pylist()
     start, end = (columns[name].flatten().to_numpy().copy() for name in ("start", "end"))
     for row in changed:
-        inside, item = slice(offsets[row], offsets[row + 1]), made[row]
+        inside, item = slice(offsets[row], offsets[row + 1]), cleaned[row]
         words[inside] = [item.text[first:last] for first, last in zip(start[inside], end[inside], strict=True)]
         if item.start:
             start[inside] = np.array([*item.start, 0], np.int32)[start[inside]]

@@ -64,9 +64,9 @@ def add_gradients_of_all(parameters: Sequence[nn.Parameter]) -> None:
     missing = [parameter.grad is None for parameter in parameters]
     counts = torch.tensor([not is_missing for is_missing in missing], dtype=torch.float32, device=parameters[0].device)
     distributed.all_reduce(counts)
-    flat = torch.cat([(torch.zeros_like(one) if one.grad is None else one.grad).flatten() for one in parameters])
+    flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
     distributed.all_reduce(flat)
-    for parameter, total in zip(parameters, flat.split([one.numel() for one in parameters]), strict=True):
+    for parameter, total in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
         parameter.grad = total.view_as(parameter)
     if any(missing):  # only then is the device waited for
         for parameter, count in zip(parameters, counts.tolist(), strict=True):

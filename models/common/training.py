@@ -201,7 +201,7 @@ class History:
     best_epoch: int     # the 1-based epoch whose weights the module now has
     best: dict[str, float]  # its validation values
     stopped_early: bool     # patience ended the training
-    settled: bool = True    # the objective was final in the best epoch; otherwise in none, and it is the last one
+    final: bool = True      # the objective was final in the best epoch; otherwise in none, and it is the last one
     speed: Speed = field(default_factory=Speed, compare=False)
 
 
@@ -337,8 +337,8 @@ class _Loop:
         row = self.state.rows[self.state.best_epoch - 1]
         best = {name.removeprefix("validation_"): value for name, value in row.items()
                 if name.startswith("validation_")}
-        settled = row["step"] >= self.settings.final_from_step or self.settings.epochs == 0
-        return History(self.state.rows, self.state.best_epoch, best, self.state.epoch < self.settings.epochs, settled,
+        final = row["step"] >= self.settings.final_from_step or self.settings.epochs == 0
+        return History(self.state.rows, self.state.best_epoch, best, self.state.epoch < self.settings.epochs, final,
                        self.state.speed)
 
     def _load(self, items: Sequence[int]) -> Batch:
@@ -427,12 +427,12 @@ class _Loop:
     def _end_epoch(self, validation: dict[str, float]) -> None:
         state, settings = self.state, self.settings
         key = [-validation[c.name] if c.largest else validation[c.name] for c in settings.select]
-        settled, last = state.step >= settings.final_from_step, state.epoch + 1 == settings.epochs
-        # Where no epoch has settled, the last one is the best.
-        better = state.best_key is None or key < state.best_key if settled else last
+        final, last = state.step >= settings.final_from_step, state.epoch + 1 == settings.epochs
+        # Where no epoch was final, the last one is the best.
+        better = state.best_key is None or key < state.best_key if final else last
         if better:
             state.best_key, state.best_epoch = key, state.epoch + 1
-        state.stale = 0 if better or not settled else state.stale + 1
+        state.stale = 0 if better or not final else state.stale + 1
         norm = state.sums.pop("/norm") / self.per_epoch
         state.rows.append({
             "epoch": state.epoch + 1, "step": state.step,

@@ -143,7 +143,7 @@ class GroupWise(PieceTransformer):
 
     title = "Group-wise (Cai et al. 2020)"
 
-    def settled(self, total: int) -> int:
+    def final_from_step(self, total: int) -> int:
         """Return the step from which a > 0.999."""
         begin = self.pretraining(total)
         return begin + math.ceil(_RISING / self.speed(total)) if self.config.sizes["speed"] else total
@@ -430,7 +430,7 @@ class Cvae(OwnPieceModel):
         for parameter in module.parameters(recurse=False):
             init.uniform_(parameter, -_BOUND, _BOUND)
 
-    def settled(self, total: int) -> int:
+    def final_from_step(self, total: int) -> int:
         """Return the step from which w is 1: after a share of all steps, 10,000 at most, as in the released code."""
         return min(_ANNEALING, round(self.config.sizes["annealing_share"] * total))
 
@@ -475,7 +475,7 @@ class Cvae(OwnPieceModel):
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Return reconstruction + w KL + bag of words, w rising from 0 to 1 with the steps, and the parts."""
         parts = self.parts(batch)
-        weight = kl_weight(step.number, self.settled(step.total))
+        weight = kl_weight(step.number, self.final_from_step(step.total))
         return {"loss": parts["reconstruction"] + weight * parts["kl"] + parts["bow"], **parts}
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:

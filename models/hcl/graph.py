@@ -447,10 +447,10 @@ class Impostor(nn.Module):
         return self.W(combined) if self.weight == "linear" else combined
 
 
-def cosines(one: Tensor, others: Tensor, samples: Tensor) -> Tensor:
-    """Return the cosine (M,) of each of ``others`` (M, d) to the vector of its sample in ``one`` (B, d)."""
-    one, others = at_least_float32(one, others)
-    return (F.normalize(one, dim=-1).index_select(0, samples) * F.normalize(others, dim=-1)).sum(-1)
+def cosines(vector: Tensor, others: Tensor, samples: Tensor) -> Tensor:
+    """Return the cosine (M,) of each of ``others`` (M, d) to the vector of its sample in ``vector`` (B, d)."""
+    vector, others = at_least_float32(vector, others)
+    return (F.normalize(vector, dim=-1).index_select(0, samples) * F.normalize(others, dim=-1)).sum(-1)
 
 
 @torch.no_grad()

@@ -80,7 +80,7 @@ class HclModel(PreTrainedModel):
         self.word_scores = hcl.TiedOutput(config.vocab_size)
         self.graph = KeywordGraph(config.num_nodes, config.num_edges, width)
         self.attention = graphs.GraphAttention(width, config.graph.iterations, config.graph.layer_norm)
-        self.impostor = graphs.Impostor(width, config.keyword.imp_weight)
+        self.impostor = graphs.Impostor(width, config.keyword.impostor_weight)
         self.prior = hcl.GaussianNetwork(width, size, config.keyword.unit_scale)
         self.posterior = hcl.GaussianNetwork(width, size)
         self.latent_entry = hcl.LatentEntry(size, width)
@@ -162,7 +162,7 @@ class HclModel(PreTrainedModel):
         ids, masks = ([batch[f"{name}_{part}"] for name in names] for part in ("ids", "mask"))
         longest, rows = max(part.shape[1] for part in ids), [len(part) for part in ids]
         if sum(rows) * longest > _MOST_PADDING * sum(part.numel() for part in ids):
-            return {name: text for one in names for name, text in self.texts(batch, [one]).items()}
+            return {name: text for single in names for name, text in self.texts(batch, [single]).items()}
         pad = self.config.special_ids["pad"]
         all_ids, mask = (torch.cat([F.pad(part, (0, longest - part.shape[1]), value=fill) for part in parts])
                          for parts, fill in ((ids, pad), (masks, 0)))
@@ -216,10 +216,6 @@ class HclModel(PreTrainedModel):
     def _with_unseen(self, known: Tensor, seen: Tensor, vectors: Tensor) -> Tensor:
         """Return u_in (B, d): ``seen`` where the node is ``known``, else a new node with its self loop."""
         return torch.where(known.unsqueeze(-1), seen, self.attention.isolated(vectors.to(seen.dtype)))
-
-    def impostors(self, ky: Tensor, kneg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the nodes that impostors are made of; see :func:`models.hcl.graph.impostor_candidates`."""
-        return graphs.impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph.iterations > 0)
 
     # The latent variable
 
@@ -447,7 +443,7 @@ def untrained_modules(config: HclConfig) -> tuple[str, ...]:
         "prior.of_condition": config.uses_keyword and config.latent.enabled,
         "keyword_slot": config.decoder.kw_memory,
         "keyword_points": "mahalanobis" in config.contrasts_used,
-        "impostor": impostors and config.keyword.imp_weight == "linear",
+        "impostor": impostors and config.keyword.impostor_weight == "linear",
         **dict.fromkeys(("prior.of_text", "prior.output", "posterior", "latent_entry"), config.latent.enabled),
         "attention": config.uses_keyword and config.graph.iterations > 0,
     }

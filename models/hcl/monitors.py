@@ -248,8 +248,8 @@ _SIGNS = (
         "the impostor's cosine to the output keyword is {train_impostor_cosine:.3g}, nearer to the easiest "
         "candidate's ({train_impostor_easiest:.3g}) than to the hardest's ({train_impostor_hardest:.3g}): the contrast "
         "is too easy",
-        "set keyword.imp_weight to cosine, since the contrasts train a matrix towards the easiest candidates; raise "
-        "max_nbr of the stage graph, or inspect the edges"),
+        "set keyword.impostor_weight to cosine, since the contrasts train a matrix towards the easiest candidates; "
+        "raise max_neighbours of the stage graph, or inspect the edges"),
     *map(_vanished, CONTRASTS),
     _Sign(
         "spread_shrinking", ("train_mean_log_sigma", "train_mahalanobis"),
@@ -304,7 +304,7 @@ def _stuck(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None:
                   "nothing to train: set its weight to 0, or graph.iterations above 0")
     elif name == "keyword" and rows[-1].get("train_impostor_cosine", 0.0) >= EQUAL_VECTORS:
         advice = ("output and impostor keyword have nearly one vector, as happens where many keywords share their "
-                  "neighbours: lower max_nbr of the stage graph, or set contrasts.keyword.weight to 0")
+                  "neighbours: lower max_neighbours of the stage graph, or set contrasts.keyword.weight to 0")
     return Alarm(f"contrast_stuck_{name}", int(rows[0]["epoch"]),
                  f"the {name} contrast stayed between {min(values):.4g} and {largest:.4g} for {len(values)} epochs "
                  f"(log 2 = 0.693 is where its two sides are equal)", advice)

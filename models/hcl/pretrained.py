@@ -51,7 +51,7 @@ class PieceModel(ABC):
         """Return the training ``loss``, and its parts, of each item (B,)."""
         return {"loss": self.nll(batch)}
 
-    def settled(self, total: int) -> int:
+    def final_from_step(self, total: int) -> int:
         """Return the step of ``total`` from which the objective is final; earlier epochs are not selected."""
         return 0
 

@@ -26,7 +26,7 @@ class KeywordSettings:
     condition: bool | Literal["target"] = setting(
         True, "false: ablation without keyword (prior, both keyword contrasts); target: an oracle, which reads the "
               "output's keyword instead of the input's, in training and in generation")
-    imp_weight: Literal["cosine", "linear"] = setting(
+    impostor_weight: Literal["cosine", "linear"] = setting(
         "cosine", "weight of a keyword's negative neighbours in its impostor: their cosine to it, without parameters; "
                   "or one learned matrix on their mean")
     unit_scale: bool = setting(True, "prior and decoder memory read keyword vectors, and the prior h_x, scaled to a "

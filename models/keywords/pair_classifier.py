@@ -18,7 +18,7 @@ from models.common.transformer import bert_states, is_plain_bert
 LABELS = {0: "different", 1: "paraphrase"}
 
 
-class PairPoint(NamedTuple):
+class PairExample(NamedTuple):
     """A training point: ids of two texts, and 1 if they mean the same."""
 
     first: int
@@ -26,8 +26,8 @@ class PairPoint(NamedTuple):
     label: int
 
 
-def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator, negatives: int = 2,
-                partners: Mapping[int, Collection[int]] | None = None) -> list[PairPoint]:
+def pair_examples(pairs: Sequence[tuple[int, int]], generator: np.random.Generator, negatives: int = 2,
+                  partners: Mapping[int, Collection[int]] | None = None) -> list[PairExample]:
     """Return the points of N pairs (s_i, t_i) of text ids, 2 + ``negatives`` per pair in its order.
 
     (s_i, t_i) and (s_i, s_i) are positive, (s_i, t_k) with random k negative: 4N points with the paper's two negatives.
@@ -46,11 +46,11 @@ def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator
     for source, target in pairs:
         if distinct <= same[source]:
             raise ValueError(f"no negative for text {source}: it is paired with all of the {len(distinct)} targets")
-        points += [PairPoint(source, target, 1), PairPoint(source, source, 1)]
+        points += [PairExample(source, target, 1), PairExample(source, source, 1)]
         for _ in range(negatives):
             while (drawn := targets[int(generator.integers(len(targets)))]) in same[source]:
                 continue
-            points.append(PairPoint(source, drawn, 0))
+            points.append(PairExample(source, drawn, 0))
     return points
 
 
@@ -90,13 +90,13 @@ class PairTask(Task):
     module: transformers.PreTrainedModel
     tokenizer: transformers.PreTrainedTokenizerBase
     texts: Mapping[int, str]
-    train: Sequence[PairPoint]
-    validation: Sequence[PairPoint]
+    train: Sequence[PairExample]
+    validation: Sequence[PairExample]
     max_length: int
     learning_rate: float
     batch_size: int
 
-    def tensors(self, rows: Sequence[PairPoint]) -> dict[str, Tensor]:
+    def tensors(self, rows: Sequence[PairExample]) -> dict[str, Tensor]:
         """Return the encoded pairs of points, and their ``labels`` (B,)."""
         encoded = encode_pairs(self.tokenizer, [self.texts[point.first] for point in rows],
                                [self.texts[point.second] for point in rows], self.max_length)

@@ -71,9 +71,9 @@ class Rewriter(PreTrainedModel, ABC):
     base_model_prefix = "rewriter"
     main_input_name = "x_ids"
     uses_keywords = False  # whether ``mask`` is read
-    contrasts = False  # whether a part of the loss contrasts the items of a batch, by apart() and contrast()
+    contrasts = False  # whether a part of the loss contrasts the items of a batch, by without_contrast() and contrast()
 
-    def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
+    def without_contrast(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return :meth:`sums` without ``contrast``, and the vectors (B, W) that the contrast reads."""
         raise NotImplementedError
 
@@ -273,10 +273,10 @@ class Pgkpr(TransformerRewriter):
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sums of generation and, if their weights are not 0, of reconstruction and contrast."""
-        parts, vectors = self.apart(batch, mask)
+        parts, vectors = self.without_contrast(batch, mask)
         return {**parts, "contrast": self.contrast(vectors, batch["group"])} if self.contrasts else parts
 
-    def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
+    def without_contrast(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return the sums without the contrast, and e_s, e_t and any further encoding of each item, joined."""
         sides, others, rows = self._sides(), [], []
         width: int | None = None
@@ -298,13 +298,13 @@ class Pgkpr(TransformerRewriter):
         if self.config.reconstruction.weight > 0:
             parts["reconstruction"] = self._reconstruction(states, targets, tokens)
         # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
-        contrasted = contrasted or [self.encoder(self.embedder, one, *self.attended(of))
-                                    for one, of in zip(rows, others, strict=True)]
-        pooled = [_pooled(one, of) for one, of in zip([states, *contrasted], [tokens, *others], strict=True)]
+        contrasted = contrasted or [self.encoder(self.embedder, state, *self.attended(of))
+                                    for state, of in zip(rows, others, strict=True)]
+        pooled = [_pooled(state, of) for state, of in zip([states, *contrasted], [tokens, *others], strict=True)]
         return parts, torch.cat(pooled, dim=-1)
 
     def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
-        """Return the contrast of the vectors (B, W) of :meth:`apart`, summed over items."""
+        """Return the contrast of the vectors (B, W) of :meth:`without_contrast`, summed over items."""
         anchor, positive, *others = vectors.split(self.config.sizes.width, dim=-1)
         similarity = self.config.contrast.sim
         temperature = 0.1 if similarity == "cosine" else 1.0  # eq. 3 has none

@@ -302,9 +302,9 @@ class AggregationLayer(transformer.DecoderLayer):
         first = self.additions * number
         hidden = step.added(hidden, step.own(number, self.self_attention, self.self_norm(hidden)), first)
         queries = self.cross_norm(hidden)
-        one, two = (step.added(hidden, step.cross(number, memory, attention, queries), first + 1 + memory)
-                    for memory, attention in enumerate(self.to_memories()))
-        hidden = self.joint_norm(one + two)
+        left, right = (step.added(hidden, step.cross(number, memory, attention, queries), first + 1 + memory)
+                       for memory, attention in enumerate(self.to_memories()))
+        hidden = self.joint_norm(left + right)
         return step.added(hidden, self.narrow(self.activation(self.widen(hidden))), first + 3)
 
 

@@ -15,7 +15,7 @@ from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
 from models.common.training import Bar, CheckpointStore, Criterion, Settings, fit
-from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
+from models.keywords.pair_classifier import PairExample, PairTask, build_pair_classifier, pair_examples
 from stages.common.encoders import longest_input, resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import EXAMPLES, TEXTS
@@ -71,7 +71,7 @@ def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, A
 
 
 def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int | None = None,
-                 rule: str = "random2") -> list[PairPoint]:
+                 rule: str = "random2") -> list[PairExample]:
     """Return the points of the distinct (source, target) pairs of ``split``, at most ``max_sources``, and of no other.
 
     The ``rule`` of negatives ``random2`` takes two random targets for each pair. ``released`` takes the rule of the
@@ -90,7 +90,7 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
     labelled = mine[(mine["negative_origin"] == "labelled") & mine["source_id"].isin([source for source, _ in pairs])]
     if rule == "released" and len(labelled):
         different = _distinct_pairs(labelled, "negative_id")
-        return [PairPoint(*pair, 1) for pair in pairs] + [PairPoint(*pair, 0) for pair in different]
+        return [PairExample(*pair, 1) for pair in pairs] + [PairExample(*pair, 0) for pair in different]
     if rule == "released" and mine["reference_ids"].map(len).max() < 2:
         raise InputError(f"pair_classifier.stage1_neg: released needs labelled non-duplicates (negative_origin "
                          f"labelled: ingest.neg_source labelled, from a layout with labels) or several references per "
@@ -98,7 +98,7 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
     negatives = _RELEASED[split] if rule == "released" else 2
     references = mine.explode("reference_ids").groupby("source_id")["reference_ids"].agg(set).to_dict()
     try:
-        return pair_points(pairs, generator(seed, STAGE, "negatives", split), negatives, references)
+        return pair_examples(pairs, generator(seed, STAGE, "negatives", split), negatives, references)
     except ValueError as error:
         raise InputError(f"table examples: the {split} split has too few pairs ({len(pairs)}) to draw negatives "
                          f"from: {error}. Give it a larger share (ingest.validation), or more data.") from error

@@ -47,7 +47,7 @@ def check_precision(device: str, precision: str, tf32: bool, place: str) -> None
         raise InputError(f"runtime.tf32 is true, and {name} has no TF32. Set it to false.")
 
 
-def settled_precision(device: str, runtime: Any, training: Mapping[str, Any], block: str) -> dict[str, Any]:
+def checked_precision(device: str, runtime: Any, training: Mapping[str, Any], block: str) -> dict[str, Any]:
     """Return :func:`computed_in` of ``training``, the block of that dotted name, after a check."""
     check_precision(device, training["precision"], runtime.tf32, f"{block}.precision")
     return computed_in(training["precision"], runtime.tf32)

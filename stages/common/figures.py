@@ -86,7 +86,7 @@ def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None =
         hint = f' data-hint="{escape(note)}"' if note else ""
         body = body.replace(f' id="{part}"', f' data-part="{part}"{hint}')
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', body))
-    body = re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", body)
+    body = re.sub(r' id="([^"]+)"', lambda match: f' id="{name}-{match[1]}"' if match[1] in used else "", body)
     body = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", body)
     for colour, value in PALETTE.items():
         body = body.replace(value, f"var(--{colour})")

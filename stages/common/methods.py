@@ -25,8 +25,8 @@ class KeywordMethod:
     name: str  # of its module, its params block, its stage and its table
     title: str  # on the page
     holds: Holds  # content of its table
-    shown: str  # description of its column in table side_by_side
-    compared: bool = True  # with the others, in side_by_side
+    shown: str  # description of its column in table keyword_comparison
+    compared: bool = True  # with the others, in keyword_comparison
 
     @property
     def names_keywords(self) -> bool:
@@ -76,8 +76,8 @@ KEYWORDS = TableSchema(
         ("score", pa.float64(), "score under that method; null for none"),
     ))
 
-SIDE_BY_SIDE = TableSchema(
-    "side_by_side", "The best keywords of each text by every method, best first.", ("text_id",), (
+KEYWORD_COMPARISON = TableSchema(
+    "keyword_comparison", "The best keywords of each text by every method, best first.", ("text_id",), (
         ("text_id", pa.int64(), "text"),
         *((method.name, STRINGS, method.shown) for method in COMPARED.values()),
     ))

@@ -13,7 +13,7 @@ from keycontrast.errors import InputError
 from keycontrast.files import atomic_file, hash_values, sha256_of
 from models.common.processes import gathered
 from models.common.training import Bar, History, Settings
-from stages.common.device import choose_device, settled_precision
+from stages.common.device import checked_precision, choose_device
 from stages.common.distributed import check_devices
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import code_of, hash_code, hash_files, read_params
@@ -121,7 +121,7 @@ def fit_of_data_set(process: StageProcess, values: Mapping[str, Any], tables: Se
                        "code": hash_code(code_of(process.stage)), "torch": torch.__version__, **further})
     store = FolderCheckpoints(process.scratch, key, 60 * runtime.checkpoint_minutes)
     device = choose_device(runtime.device)
-    precision = settled_precision(device, runtime, values, process.stage)
+    precision = checked_precision(device, runtime, values, process.stage)
     return fit(store, device, training_bar(process)), precision, store
 
 

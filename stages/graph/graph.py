@@ -37,7 +37,7 @@ class GraphTables:
 
 def run(triples: NodeTriples, params: "Graph") -> GraphTables:
     """Return the keyword graph (HCL section 3.2.2) of the training examples."""
-    relations = relate(triples, params.max_nbr, params.max_cluster_outputs, params.link_inputs)
+    relations = relate(triples, params.max_neighbours, params.max_cluster_outputs, params.link_inputs)
     nodes, edges = len(triples.names), relations.edges
     ranks, component = centrality(nodes, edges), components(nodes, edges)
     groups = communities(nodes, edges, params.resolution)
@@ -88,7 +88,7 @@ def _share(where: np.ndarray) -> float:
 
 
 def _counts(nodes: int, relations: Relations, ranks: Centrality, component: np.ndarray,
-            found: Communities) -> dict[str, float]:
+            communities: Communities) -> dict[str, float]:
     dropped = relations.dropped
     return {
         "nodes": nodes,
@@ -102,15 +102,15 @@ def _counts(nodes: int, relations: Relations, ranks: Centrality, component: np.n
         "clusters_capped": relations.capped_clusters,
         "components": int(component.max(initial=-1)) + 1,
         "largest_component": int(np.bincount(component).max(initial=0)),
-        "communities": int(found.number.max(initial=-1)) + 1,
-        "largest_community": int(np.bincount(found.number).max(initial=0)),
-        "modularity": round(found.modularity, 9),
+        "communities": int(communities.number.max(initial=-1)) + 1,
+        "largest_community": int(np.bincount(communities.number).max(initial=0)),
+        "modularity": round(communities.modularity, 9),
         "centrality_iterations": ranks.iterations,
         "centrality_residual": float(f"{ranks.residual:.3g}"),  # further digits are rounding
     }
 
 
-def write_graph(process: StageProcess, triples: NodeTriples, made: GraphTables) -> None:
+def write_graph(process: StageProcess, triples: NodeTriples, graph: GraphTables) -> None:
     """Write the clusters and the graph of the stage's data set."""
     paths = DatasetPaths(process.instance)
     heads = len(np.unique(triples.input[triples.input != triples.none]))
@@ -119,11 +119,11 @@ def write_graph(process: StageProcess, triples: NodeTriples, made: GraphTables) 
         for piece in triples.clusters():
             writer.write(piece)
     provenance = Provenance(process.name, process.params_hash,
-                            models={"communities": {"igraph": version("igraph")}}, counts=made.metrics)
+                            models={"communities": {"igraph": version("igraph")}}, counts=graph.metrics)
     with table_writer(paths.table("edges"), EDGES, provenance) as writer:
-        for start in range(0, made.edges.num_rows, ROW_GROUP):
-            writer.write(made.edges.slice(start, ROW_GROUP))
-    write_table(paths.table("nodes"), NODES, made.nodes, provenance)
+        for start in range(0, graph.edges.num_rows, ROW_GROUP):
+            writer.write(graph.edges.slice(start, ROW_GROUP))
+    write_table(paths.table("nodes"), NODES, graph.nodes, provenance)
 
 
 def _work(process: StageProcess) -> None:
@@ -132,7 +132,7 @@ def _work(process: StageProcess) -> None:
     if examples_schema(paths.table("examples")) is EXAMPLES:
         searched = None
         if params.graph.cluster_by == "contains":
-            searched = Searched(paths.table("texts"), paths.table("tokens"), params.keywords.kw_lemma)
+            searched = Searched(paths.table("texts"), paths.table("tokens"), params.keywords.lemmatize)
         triples = node_triples(paths.table("examples"), paths.table("keywords"), JoinLimits.of(process), searched)
         tables = run(triples, params.graph)
         write_graph(process, triples, tables)

@@ -8,7 +8,7 @@ from stages.common.params import Block, Datasets, Presets, Switches
 
 # HCL section 3.2.2 has no caps, and links no input keywords; texts that "contain the same keyword" are a cluster.
 _GRAPH_PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {"cluster_by": "contains", "max_nbr": None, "max_cluster_outputs": None, "link_inputs": False}}
+    "paper": {"cluster_by": "contains", "max_neighbours": None, "max_cluster_outputs": None, "link_inputs": False}}
 
 
 class Graph(Switches):
@@ -21,7 +21,7 @@ class Graph(Switches):
                                                               "caps")
     cluster_by: Literal["top", "contains"] = Field("top", description="a cluster has the inputs whose keyword it is, "
                                                                       "or all that contain it, word by word")
-    max_nbr: int | None = Field(16, ge=1, description="neighbours kept per node and sign, by count; null keeps all")
+    max_neighbours: int | None = Field(16, ge=1, description="kept per node and sign, by count; null keeps all")
     max_cluster_outputs: int | None = Field(512, ge=1, description="distinct outputs kept per cluster, by count; null "
                                                                    "keeps all")
     link_inputs: bool = True

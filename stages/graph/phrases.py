@@ -51,10 +51,10 @@ def part_searcher(names: list[str], method: str, texts: Path, ranking: Path, pro
     containment, known = Containment(names, lemmas=False), pa.array(names, pa.string())
 
     def make(part: Path, result: Path) -> dict[str, int]:
-        write_part(result, PHRASE_TEXTS, found(part), provenance.of_part())
+        write_part(result, PHRASE_TEXTS, pieces(part), provenance.of_part())
         return {}
 
-    def found(part: Path) -> Iterator[pa.Table]:
+    def pieces(part: Path) -> Iterator[pa.Table]:
         written = Following(read_batches(texts / part.name, TEXTS, _WRITTEN, _BATCH),
                             TEXTS.arrow().empty_table().select(_WRITTEN))
         phrases = Following(read_batches(ranking / part.name, ranked_by(method), _RANKED, _BATCH),

@@ -25,7 +25,7 @@ _EXACT = 2**53
 class Relations:
     """Edges, and what was left out of them."""
 
-    edges: Edges          # of both signs, at most ``max_nbr`` per node and sign
+    edges: Edges          # of both signs, at most ``max_neighbours`` per node and sign
     dropped: Dropped      # counts of what was resolved and capped
     capped_outputs: int   # (cluster, keyword) counts dropped by ``max_cluster_outputs``
     capped_clusters: int  # clusters that lost any to it, by their outputs or their negatives
@@ -42,13 +42,13 @@ class _Counts:
     cut: int
 
 
-def relate(triples: NodeTriples, max_nbr: int | None, max_cluster_outputs: int | None, link_inputs: bool,
+def relate(triples: NodeTriples, max_neighbours: int | None, max_cluster_outputs: int | None, link_inputs: bool,
            block: int = BLOCK) -> Relations:
     """Return the edges of the keyword graph.
 
     Args:
         triples: of the training examples.
-        max_nbr: neighbours kept per node and sign: by count, then by node id; None keeps all.
+        max_neighbours: neighbours kept per node and sign: by count, then by node id; None keeps all.
         max_cluster_outputs: distinct keywords kept per cluster and column, likewise.
         link_inputs: also link each input keyword with its own output keyword, both ways.
         block: multiplications per block of target nodes.
@@ -58,7 +58,7 @@ def relate(triples: NodeTriples, max_nbr: int | None, max_cluster_outputs: int |
     negatives = _members(triples, triples.negative, max_cluster_outputs)
     own = triples.of_examples()
     left, right = _factors(nodes, outputs, negatives, _members(own, own.output, None) if link_inputs else None)
-    edges, dropped = multiplied(left, right, max_nbr, block)
+    edges, dropped = multiplied(left, right, max_neighbours, block)
     return Relations(edges, dropped, outputs.cut + negatives.cut,
                      len(np.union1d(outputs.cut_clusters, negatives.cut_clusters)))
 

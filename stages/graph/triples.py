@@ -57,20 +57,20 @@ class NodeTriples:
     def __len__(self) -> int:
         return len(self.input)
 
-    def taken(self, rows: np.ndarray | slice) -> "NodeTriples":
+    def at(self, rows: np.ndarray | slice) -> "NodeTriples":
         """Return these rows, by their numbers, a mask or a range."""
         return replace(self, **{name: getattr(self, name)[rows]
                                 for name in ("example", "input", "output", "negative", "own")})
 
     def of_examples(self) -> "NodeTriples":
         """Return the triples under their own keywords, one of each example."""
-        return self.taken(self.own)
+        return self.at(self.own)
 
     def clusters(self) -> Iterator[pa.Table]:
         """Yield table ``clusters``: the rows whose input has a keyword, in pieces of ``ROW_GROUP`` rows."""
-        rows = self.taken(self.input != self.none)
+        rows = self.at(self.input != self.none)
         for start in range(0, len(rows), ROW_GROUP):
-            piece = rows.taken(slice(start, start + ROW_GROUP))
+            piece = rows.at(slice(start, start + ROW_GROUP))
             yield as_table(CLUSTERS, {
                 "keyword": self.names.take(piece.input), "example_id": piece.example,
                 "output_keyword": self.names.take(piece.output),
@@ -93,7 +93,7 @@ def node_triples(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LI
         triples, sources = _of_examples(connection, names, none)
         if searched is not None:
             triples = _in_each_cluster(connection, triples, sources, searched.lemmas)
-    return _of_used_nodes(triples.taken(np.lexsort((triples.example, triples.input))))
+    return _of_used_nodes(triples.at(np.lexsort((triples.example, triples.input))))
 
 
 def _of_examples(connection: duckdb.DuckDBPyConnection, names: pa.StringArray,
@@ -142,7 +142,7 @@ def _in_each_cluster(connection: duckdb.DuckDBPyConnection, own: NodeTriples, so
     count = last - first
     row = np.repeat(np.arange(len(sources)), count)
     place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    repeated = own.taken(row)
+    repeated = own.at(row)
     return replace(repeated, input=node[place].astype(np.int32), own=node[place] == repeated.input)
 
 

@@ -41,9 +41,9 @@ def account(rows: UniqueRows, kept: Iterable[tuple[np.ndarray, str]]) -> dict[st
     return {"in_items": int(np.count_nonzero(before)), "in_no_item_by_reason": counts}
 
 
-def source_counts(found: Connected, params: Ingest) -> dict[str, Any]:
+def source_counts(related: Connected, params: Ingest) -> dict[str, Any]:
     """Return the counts of the rows, and of the triples under every rule and source of negatives."""
-    rows, partners, sizes = found.rows, found.partners, found.sizes
+    rows, partners, sizes = related.rows, related.partners, related.sizes
     counts: dict[str, Any] = {
         "rows": row_counts(rows), "published_splits": [ALL_SPLITS[which] for which in rows.published],
         "components": {"count": int(np.count_nonzero(sizes)), "largest_texts": int(sizes.max(initial=0))},
@@ -55,8 +55,8 @@ def source_counts(found: Connected, params: Ingest) -> dict[str, Any]:
         return {"triples_by_negative_source": by_source | ({"mined": items} if mined else {})}
 
     if partners is None:  # only captions have no partners
-        assert found.captions is not None
-        sizes = np.diff(found.captions.bounds)
+        assert related.captions is not None
+        sizes = np.diff(related.captions.bounds)
         groups = int(np.count_nonzero(sizes > 1))
         items = int(sizes[sizes > 1].sum()) if params.caption_source == "each" else groups
         return counts | {"groups": groups, "caption_source": params.caption_source, **triples(items)}
@@ -78,10 +78,10 @@ def source_counts(found: Connected, params: Ingest) -> dict[str, Any]:
         **triples(len(partners.duplicates), rules[params.qqp_rule], len(rows.negative))}
 
 
-def hashed_counts(found: Connected, of_group: np.ndarray, params: Ingest) -> dict[str, Any]:
+def hashed_counts(related: Connected, of_group: np.ndarray, params: Ingest) -> dict[str, Any]:
     """Return how the components fell under ``split_by: hashed``, given the (n_components,) split of each."""
-    sizes = found.sizes
-    large = large_components(found.drawn_sizes, min(params.validation, params.test))
+    sizes = related.sizes
+    large = large_components(related.drawn_sizes, min(params.validation, params.test))
     return {"components": by_split(of_group[sizes > 0]), "components_too_large_to_be_evaluated": int(large.sum()),
             "texts": {name: int(sizes[of_group == which].sum()) for which, name in enumerate(SPLITS)}}
 
@@ -95,9 +95,9 @@ def labelled_counts(rows: UniqueRows, kept: np.ndarray, split: np.ndarray) -> di
                for which, name in enumerate(SPLITS)}
     named = np.array(rows.labels, dtype=object)
     return {
-        "classes": {name: dict(sorted(zip(rows.labels, found.tolist(), strict=True)))
-                    for name, found in classes.items()},
-        "classes_without_a_text": {name: sorted(named[found == 0]) for name, found in classes.items()},
+        "classes": {name: dict(sorted(zip(rows.labels, sizes.tolist(), strict=True)))
+                    for name, sizes in classes.items()},
+        "classes_without_a_text": {name: sorted(named[sizes == 0]) for name, sizes in classes.items()},
         "leak": {"rows_left_out_for_an_evaluated_split": rows.tables.rejections().get("other split", 0),
                  **_copies(rows.first[kept], rows.label[kept], split, same_letters(rows.texts))}}
 
@@ -137,8 +137,8 @@ def summary(counts: dict[str, Any]) -> str:
     lines += [f"{name}: no text of {', '.join(map(repr, missing))}"
               for name, missing in counts.get("classes_without_a_text", {}).items() if missing]
     lines += [f"leak into {name}: {_listed(leaks) if leaks else 'none'}"
-              for name, found in counts.get("leak", {}).items() if name in SPLITS
-              for leaks in [{what: number for what, number in found.items() if number and what not in _SIZES}]]
+              for name, values in counts.get("leak", {}).items() if name in SPLITS
+              for leaks in [{what: number for what, number in values.items() if number and what not in _SIZES}]]
     return "".join(f"ingest: {line}\n" for line in lines)
 
 
@@ -162,8 +162,8 @@ def few_labelled(counts: dict[str, Any]) -> list[str]:
             f"{by_source['retrieved']} triples, labelled {by_source['labelled']}"]
 
 
-def _listed(found: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in found.items()) or "none"
+def _listed(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in values.items()) or "none"
 
 
 def same_letters(texts: TextFile) -> np.ndarray:

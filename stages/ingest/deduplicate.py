@@ -222,21 +222,21 @@ def _read(rows: Iterable[RawRow], structure: str, check: RowCheck, tables: RowTa
     for place, row in enumerate(progress(rows, "ingest: rows", unit="row")):
         batch["rows"].append((place, row.file, row.row, row.raw))
         try:
-            found = check(row)
+            checked = check(row)
         except RowError as error:
             batch["rejected"].append((place, str(error)))
         else:
-            label = labels.setdefault(found.label, len(labels))
+            label = labels.setdefault(checked.label, len(labels))
             if label >= _CLASSES:
                 raise InputError(f"{row.file}: the labels have more than {_CLASSES} different values, so they are no "
                                  f"classes. Name the column that holds the class in columns.label.")
-            name, opening = found.group, 0
+            name, opening = checked.group, 0
             if structure in CONTINUATIONS:
-                name, opening = "", int.from_bytes(blake2b(found.group.encode(), digest_size=8).digest())
+                name, opening = "", int.from_bytes(blake2b(checked.group.encode(), digest_size=8).digest())
             batch["valid"].append((place, label, ALL_SPLITS.index(row.split or ALL_SPLITS[0]), name, opening))
-            for role, (key, text) in enumerate(zip(found.keys, found.surfaces, strict=True)):
+            for role, (key, text) in enumerate(zip(checked.keys, checked.surfaces, strict=True)):
                 batch["occurrences"].append((place, role, nth + role, key, text))
-            nth += len(found.keys)
+            nth += len(checked.keys)
         if len(batch["rows"]) == _BATCH:
             write()
     write()

@@ -99,34 +99,34 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
         raise InputError(f"{error}\nrows: {unique.tables.total}; rejected: {rejected or 'none'}") from error
 
 
-def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed: int,
+def contrasted_examples(related: Connected, dataset: Dataset, params: Ingest, seed: int,
                         embed: Embed | None = None) -> Ingested:
     """Make items of source, target and negative."""
-    counts = source_counts(found, params)
+    counts = source_counts(related, params)
     try:
-        every = make_items(found, dataset, params, seed)
-        split, of_group, outside = split_of_items(every, found, params, seed)
+        every = make_items(related, dataset, params, seed)
+        split, of_group, outside = split_of_items(every, related, params, seed)
         kept = sample_items(split, _limits(params), seed, outside)
-        items, split = with_negatives(every, split, kept, of_group, found, dataset, params, seed, embed)
+        items, split = with_negatives(every, split, kept, of_group, related, dataset, params, seed, embed)
         _check_filled(split, params)
     except InputError as error:
         raise InputError("\n".join([str(error), *triple_lines(counts)])) from error
-    group = found.group
-    counts["rows"] |= account(found.rows, _steps(found.rows, every, kept, items, params))
+    group = related.group
+    counts["rows"] |= account(related.rows, _steps(related.rows, every, kept, items, params))
     used = text_mask(len(group), items.source, items.negative[items.negative != NO_TEXT], items.outputs[0])
     counts |= {
         "texts": {"distinct": len(group), "used": int(np.count_nonzero(used))},
-        "examples": by_split(split), "leak": leak_report(items, split, group, same_letters(found.rows.texts))}
-    if params.neg_source in ("retrieved", "mined") and found.rows.structure in CONTINUATIONS:
+        "examples": by_split(split), "leak": leak_report(items, split, group, same_letters(related.rows.texts))}
+    if params.neg_source in ("retrieved", "mined") and related.rows.structure in CONTINUATIONS:
         counts |= {"training_items_left_out_without_a_negative": len(kept) - len(items),
                    "evaluated_items_without_a_negative": int(np.count_nonzero(items.negative == NO_TEXT))}
     if of_group is not None and params.split_by == "hashed":
-        counts["hashed"] = hashed_counts(found, of_group, params)
+        counts["hashed"] = hashed_counts(related, of_group, params)
     origin = negative_origin(dataset, params)
     return Ingested(EXAMPLES, counts, {
         "examples": lambda: _example_batches(items, split, group, np.cumsum(used, dtype=np.int32) - 1, origin),
-        "texts": lambda: _text_batches(found.rows.texts, used, dataset.language),
-        "rejected": found.rows.tables.rejected})
+        "texts": lambda: _text_batches(related.rows.texts, used, dataset.language),
+        "rejected": related.rows.tables.rejected})
 
 
 def text_examples(rows: UniqueRows, dataset: Dataset, params: Ingest, seed: int) -> Ingested:

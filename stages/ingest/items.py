@@ -216,7 +216,7 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
         return ordered_members[first:] + ordered_members[:first]
 
     way, _, combination = rule.partition("_")
-    found = array("i")  # rank, x, y+, y-, by rising x
+    numbers = array("i")  # rank, x, y+, y-, by rising x
     for rank, mine in partners.by_split():
         good, bad = (_neighbours(pairs, len(partners.group), way) for pairs in (mine.duplicates, mine.others))
         both = np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist()
@@ -226,8 +226,8 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
                 targets, others = targets[:1], others[:1]
             chosen = product(targets, others) if combination == "all" else zip(targets, others, strict=False)
             for target, other in chosen:
-                found.extend((rank, x, target, other))
-    ranks, *texts_of = np.frombuffer(found, dtype=np.int32).reshape(-1, 4).T
+                numbers.extend((rank, x, target, other))
+    ranks, *texts_of = np.frombuffer(numbers, dtype=np.int32).reshape(-1, 4).T
     return plain_items(texts_of[0], texts_of[1], ranks.astype(np.int8), texts_of[2])
 
 

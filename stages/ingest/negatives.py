@@ -46,8 +46,8 @@ def overlap(texts: Iterable[str]) -> Scores:
     def scores(places: np.ndarray) -> np.ndarray:
         shared = (words[places] @ columns).toarray()
         # Two texts without words have none in common.
-        found: np.ndarray = shared / np.maximum(sizes[places, None] + sizes - shared, 1)
-        return found
+        quotients: np.ndarray = shared / np.maximum(sizes[places, None] + sizes - shared, 1)
+        return quotients
 
     return scores
 
@@ -82,7 +82,7 @@ def terms(text: str) -> list[str]:
     tokens: list[str] = []
     for run in _RUNS.findall(unicodedata.normalize("NFKC", text).lower()):
         paired = len(run) > 1 and _HAN_RUN.match(run)
-        tokens += [one + other for one, other in pairwise(run)] if paired else [run]
+        tokens += [character + other for character, other in pairwise(run)] if paired else [run]
     return tokens
 
 
@@ -90,8 +90,8 @@ def cosines(queries: np.ndarray, pool: np.ndarray, ceiling: float | None) -> Sco
     """Return the cosines of the unit vectors ``pool`` to ``queries``, both (n_pool, d); -inf above ``ceiling``."""
 
     def scores(places: np.ndarray) -> np.ndarray:
-        found = np.round(queries[places] @ pool.T, _DECIMALS)
-        return found if ceiling is None else np.where(found > ceiling, -np.inf, found)
+        products = np.round(queries[places] @ pool.T, _DECIMALS)
+        return products if ceiling is None else np.where(products > ceiling, -np.inf, products)
 
     return scores
 
@@ -150,7 +150,7 @@ def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray
         group: (n_texts,) component of each text.
         allowed: (n_texts,) splits in which each text may be a negative, one bit each.
     """
-    chosen, refused = np.empty(len(asked), dtype=np.int32), _said(items, group)
+    chosen, refused = np.empty(len(asked), dtype=np.int32), _component_texts(items, group)
     for which in np.unique(split[asked]).tolist():
         mine = np.flatnonzero(split[asked] == which)
         if allowed is None:
@@ -190,7 +190,7 @@ def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: n
     A training item takes no text that an evaluated item has as input or output. An evaluated item takes any candidate,
     since data sets sample those of the test from training.
     """
-    refused, evaluated = _said(items, group), np.isin(split, (VALIDATION, TEST))
+    refused, evaluated = _component_texts(items, group), np.isin(split, (VALIDATION, TEST))
     outputs, owners = items.outputs
     tested = {*items.source[evaluated].tolist(), *outputs[evaluated[owners]].tolist()}
     return np.array([_first((text for text in candidates.of(item) if evaluated[item] or text not in tested),
@@ -234,17 +234,17 @@ def _first(outputs: Iterable[int], refused: set[int]) -> int:
     return next((output for output in outputs if output not in refused), NO_TEXT)
 
 
-def _said(items: Items, group: np.ndarray) -> Callable[[int], set[int]]:
+def _component_texts(items: Items, group: np.ndarray) -> Callable[[int], set[int]]:
     """Return a function from an item to the inputs and outputs of its component."""
     of_item = group[items.source]
     outputs, owners = items.outputs
     members = grouped(np.concatenate([of_item, of_item[owners]]), np.concatenate([items.source, outputs]),
                       int(group.max(initial=-1)) + 1)
 
-    def said(item: int) -> set[int]:
+    def texts_of(item: int) -> set[int]:
         return set(members.of(int(of_item[item])))
 
-    return said
+    return texts_of
 
 
 def _items_in_key_order(items: Items, pool: np.ndarray, texts: TextFile) -> np.ndarray:

@@ -86,15 +86,15 @@ def story_sentences(content: Mapping[str, Any]) -> list[Any]:
     return [content[role] for role in SENTENCE_ROLES]
 
 
-def story_texts(found: Sequence[str], mode: str) -> list[str]:
-    """Return input and output of the story with sentences ``found`` under ``roc_mode``; under ``next_sentence`` also
-    inputs and outputs in turn of the shorter beginnings, so that the story has four items."""
+def story_texts(sentences: Sequence[str], mode: str) -> list[str]:
+    """Return input and output of the story of ``sentences`` under ``roc_mode``; under ``next_sentence`` also inputs and
+    outputs in turn of the shorter beginnings, so that the story has four items."""
     if mode == "lead_to_rest":
-        return [found[0], " ".join(found[1:])]
-    texts = [" ".join(found[:-1]), found[-1]]
+        return [sentences[0], " ".join(sentences[1:])]
+    texts = [" ".join(sentences[:-1]), sentences[-1]]
     if mode == "next_sentence":
         for length in range(1, SENTENCES - 1):
-            texts += [" ".join(found[:length]), found[length]]
+            texts += [" ".join(sentences[:length]), sentences[length]]
     return texts
 
 
@@ -132,7 +132,7 @@ def infilled_story(content: Mapping[str, Any]) -> dict[str, Any]:
         raise RowError(f"context: must be text that holds {MASK} once, found {given!r}")
     if not isinstance(missing, str):
         raise RowError("empty text: missing is no text")
-    middle = _CLOSED.sub(lambda found: found[1] + found[2].upper(), missing)
+    middle = _CLOSED.sub(lambda match: match[1] + match[2].upper(), missing)
     before, after = given.split(MASK)
     return {"story": [*sentences(before), *sentences(middle), *sentences(after)]}
 

@@ -105,7 +105,7 @@ def name_of(value: Any, role: str) -> str:
         raise RowError(f"{role}: is empty")
     if name.lower() in ("true", "false"):
         return name.lower()
-    return whole[1] if (whole := _WHOLE.fullmatch(name)) else name
+    return match[1] if (match := _WHOLE.fullmatch(name)) else name
 
 
 def _published(value: Any, paired: bool) -> str:

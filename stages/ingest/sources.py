@@ -161,14 +161,14 @@ def negative_origin(dataset: Dataset, params: Ingest) -> str:
     return params.neg_source
 
 
-def make_items(found: Connected, dataset: Dataset, params: Ingest, seed: int) -> Items:
+def make_items(related: Connected, dataset: Dataset, params: Ingest, seed: int) -> Items:
     """Return the items, with their negatives if these are given or labelled; raise an ``InputError`` without any."""
-    rows, partners = found.rows, found.partners
+    rows, partners = related.rows, related.partners
     if partners is None:
-        assert found.captions is not None  # only captions have no partners
-        rank = np.zeros(len(found.captions.bounds) - 1, dtype=np.int8)
+        assert related.captions is not None  # only captions have no partners
+        rank = np.zeros(len(related.captions.bounds) - 1, dtype=np.int8)
         rank[rows.second] = rows.rank
-        items = caption_items(found.captions, rank, rows.texts, params.caption_source, seed)
+        items = caption_items(related.captions, rank, rows.texts, params.caption_source, seed)
     elif rows.structure == "stories":
         items = story_items(rows, params.roc_mode)
     elif params.neg_source == "given":
@@ -206,36 +206,36 @@ def _no_items(dataset: Dataset, params: Ingest, rows: UniqueRows) -> InputError:
                       f"{params.neg_source}). {lacking}. Give more data{instead}.")
 
 
-def split_of_items(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[
+def split_of_items(items: Items, related: Connected, params: Ingest, seed: int) -> tuple[
         np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Return the split of each item, of each component if they are kept together, and the items to leave out if any."""
-    rows, of_item, outside = found.rows, found.group[items.source], None
+    rows, of_item, outside = related.rows, related.group[items.source], None
     if params.split_by == "pair":
         if params.train_part is not None:
-            outside = ~in_range(_hashes(found), params.train_part, seed)[of_item]
+            outside = ~in_range(_hashes(related), params.train_part, seed)[of_item]
         return split_items(items.rank, rows.published, params.validation, params.test, seed, outside), None, outside
     if params.split_by == "component":
-        of_group = split_groups(of_item, int(found.group.max()) + 1, params.validation, params.test, seed,
-                                found.strictest_split)
+        of_group = split_groups(of_item, int(related.group.max()) + 1, params.validation, params.test, seed,
+                                related.strictest_split)
         return of_group[of_item], of_group, outside
-    hashes = _hashes(found)
-    of_group = split_by_hash(hashes, found.drawn_sizes, params.validation, params.test, seed, found.strictest_split)
+    hashes = _hashes(related)
+    of_group = split_by_hash(hashes, related.drawn_sizes, params.validation, params.test, seed, related.strictest_split)
     if params.train_part is not None:
         outside = ((of_group == TRAIN) & ~in_range(hashes, params.train_part, seed))[of_item]
     return of_group[of_item], of_group, outside
 
 
-def _hashes(found: Connected) -> np.ndarray:
+def _hashes(related: Connected) -> np.ndarray:
     """Return the hash of each component, which depends on its texts alone."""
-    hashes = np.full(int(found.group.max()) + 1, LARGEST_HASH, dtype=np.uint64)
-    if found.rows.structure in CONTINUATIONS:
-        np.minimum.at(hashes, found.group[found.rows.first], found.rows.opening)
+    hashes = np.full(int(related.group.max()) + 1, LARGEST_HASH, dtype=np.uint64)
+    if related.rows.structure in CONTINUATIONS:
+        np.minimum.at(hashes, related.group[related.rows.first], related.rows.opening)
     else:
-        np.minimum.at(hashes, found.group, letter_hashes(found.rows.texts))
+        np.minimum.at(hashes, related.group, letter_hashes(related.rows.texts))
     return hashes
 
 
-def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: np.ndarray | None, found: Connected,
+def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: np.ndarray | None, related: Connected,
                    dataset: Dataset, params: Ingest, seed: int,
                    embed: Embed | None = None) -> tuple[Items, np.ndarray]:
     """Return the items at the places ``kept`` and their splits, with negatives of the same split among all ``items``.
@@ -243,16 +243,16 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
     Items without a negative are left out, except stories and dialogues that are evaluated, which need none.
     ``of_group`` is the split of each component, None if components are not kept together.
     """
-    way, rows = negative_origin(dataset, params), found.rows
+    way, rows = negative_origin(dataset, params), related.rows
     if way in ("given", "labelled", "none"):
         return items.at(kept), split[kept]
     if way == "scored":
-        negative = from_candidates(items, split, kept, found.group, rows.further.at(np.arange(len(items))))
+        negative = from_candidates(items, split, kept, related.group, rows.further.at(np.arange(len(items))))
     else:
         allowed = None
         if rows.structure not in CONTINUATIONS:
-            allowed = _allowed_splits(items, split, of_group, found, params, seed)
-        negative = search(items, split, kept, found.group, rows.texts, way, seed, allowed, embed, params.neg_ceiling)
+            allowed = _allowed_splits(items, split, of_group, related, params, seed)
+        negative = search(items, split, kept, related.group, rows.texts, way, seed, allowed, embed, params.neg_ceiling)
     may = negative != NO_TEXT
     if rows.structure in CONTINUATIONS:
         may |= split[kept] != TRAIN
@@ -265,20 +265,20 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
     return replace(items.at(kept), negative=negative), split[kept]
 
 
-def _allowed_splits(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: Ingest,
+def _allowed_splits(items: Items, split: np.ndarray, of_group: np.ndarray | None, related: Connected, params: Ingest,
                     seed: int) -> np.ndarray:
     """Return the splits in which each paired text may be a negative, (n_texts,) one bit per split: that of its
     component, or those of the items that use it; texts of no item have their published split or a drawn one."""
     if of_group is not None:
-        return np.where(found.paired, _bit(of_group[found.group]), np.int8(0))
-    allowed = np.zeros(len(found.group), dtype=np.int8)
+        return np.where(related.paired, _bit(of_group[related.group]), np.int8(0))
+    allowed = np.zeros(len(related.group), dtype=np.int8)
     texts, owner = items.outputs
     np.bitwise_or.at(allowed, items.source, _bit(split))
     np.bitwise_or.at(allowed, texts, _bit(split[owner]))
-    if found.rows.published and found.partners is not None:
-        for column in found.partners.others.T:
-            np.bitwise_or.at(allowed, column, _bit(found.partners.other_rank))
-    without = np.flatnonzero(found.paired & (allowed == 0))
+    if related.rows.published and related.partners is not None:
+        for column in related.partners.others.T:
+            np.bitwise_or.at(allowed, column, _bit(related.partners.other_rank))
+    without = np.flatnonzero(related.paired & (allowed == 0))
     shares = [1 - params.validation - params.test, params.validation, params.test]
     allowed[without] = _bit(generator(seed, "ingest", "homes").choice(len(SPLITS), size=len(without), p=shares))
     return allowed

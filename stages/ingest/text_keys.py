@@ -59,8 +59,8 @@ def overlap_tokens(text: str) -> frozenset[str]:
     return frozenset(_TOKEN.findall(unicodedata.normalize("NFKC", text).lower()))
 
 
-def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+def jaccard(first: frozenset[str], other: frozenset[str]) -> float:
     """Return the share of tokens that two texts have in common, in [0, 1]; 0 for two empty sets."""
-    shared = len(one & other)
-    union = len(one) + len(other) - shared
+    shared = len(first & other)
+    union = len(first) + len(other) - shared
     return shared / union if union else 0.0

@@ -30,24 +30,25 @@ def ranking_columns(method: str) -> list[str]:
 
 
 def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: InverseFrequency,
-                    kw_lemma: bool = False) -> pa.Table:
+                    lemmatize: bool = False) -> pa.Table:
     """Return table ``keywords`` of the texts in ``tokens``, given the rows of table ``method`` for these texts.
 
     Candidates are the phrases of the method, or the content words of the texts that it scores, under ``psi`` the
     primary ones. The highest score wins; ties go to the higher IDF over training texts, then to the earliest position.
     Phrases without a positive score are no candidates, nor are words of a text in which no word has one. If no
     candidate is left, the content word (alphabetic, no stop word) with the highest IDF is taken, else ``<nokw>``.
-    ``kw_lemma`` replaces the last word of a keyword, its head, by its lemma.
+    ``lemmatize`` replaces the last word of a keyword, its head, by its lemma.
     """
     block = TokenBlock(tokens)
     candidates = _phrases if METHODS[method].holds == "phrases" else _words
-    chosen = choose(block, *candidates(block, ranking, method), method, idf, kw_lemma)
+    chosen = choose(block, *candidates(block, ranking, method), method, idf, lemmatize)
     columns = {**{name: chosen[name] for name in chosen.column_names},
                "keyword": pc.fill_null(chosen["keyword"], NO_KEYWORD)}
     return pa.table(columns, schema=KEYWORDS.arrow())
 
 
-def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -> Iterator[tuple[pa.Table, pa.Table]]:
+def with_ranking(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table],
+                 name: str) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Yield each piece of ``tokens`` with the rows of ``ranking`` for its texts; both come by text id."""
     rows = Following(ranking, METHOD_TABLES[name].arrow().empty_table().select(ranking_columns(name)))
     for piece in tokens:

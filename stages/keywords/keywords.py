@@ -26,7 +26,7 @@ from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, read_batches, read_metadata, table_writer, write_json
 from stages.common.text_tables import METHOD_TABLES, TOKENS
-from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
+from stages.keywords.choice import STALE, TOKEN_COLUMNS, choose_keywords, ranking_columns, with_ranking
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def choose_all(tokens: Batches, ranking: Iterable[pa.Table],
     training = marked_texts(map(training_text_ids, examples()))
     idf = InverseFrequency.over_tables(pieces(tokens(["text_id", "token"])), training)
     tally = Tally(params.method, training)
-    for piece, rows in beside(pieces(tokens(TOKEN_COLUMNS)), ranking, params.method):
-        chosen = choose_keywords(piece, rows, params.method, idf, params.kw_lemma)
+    for piece, rows in with_ranking(pieces(tokens(TOKEN_COLUMNS)), ranking, params.method):
+        chosen = choose_keywords(piece, rows, params.method, idf, params.lemmatize)
         scored = pc.sum(pc.equal(rows["mode"], "xx")).as_py() or 0 if "mode" in rows.column_names else piece.num_rows
         tally.add(chosen, piece.num_rows - scored)
         write(chosen)

@@ -67,7 +67,7 @@ class Keywords(Block):
     datasets: Datasets = Field([], description="that are annotated and ranked, and get a keyword per text")
     method: str = Field("textrank", description=f"{', '.join(NAMING)}; {', '.join(FOR_ANY_TEXT)} read nothing but the "
                                                 f"text, the others need a data set of pairs, from which they learn")
-    kw_lemma: bool = Field(False, description="normal form by lemmas, not only in lower case")
+    lemmatize: bool = Field(False, description="normal form by lemmas, not only in lower case")
 
     @field_validator("method")
     @classmethod
@@ -77,7 +77,7 @@ class Keywords(Block):
         return name
 
 
-class SideBySide(Block):
+class KeywordComparison(Block):
     """The keywords of every method beside each other."""
 
     datasets: Datasets = Field([], description="of pairs, whose keywords are found by every method")

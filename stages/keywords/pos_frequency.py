@@ -102,8 +102,8 @@ def frequency_table(rows: pa.Table, counted: Counted, language: str, seed: int) 
     return pd.DataFrame(table)
 
 
-def _share(part: float, whole: float) -> float:
-    return round(float(part) / float(whole), 6) if whole else 0.0
+def _share(part: float, total: float) -> float:
+    return round(float(part) / float(total), 6) if total else 0.0
 
 
 def pos_plot(frequencies: pd.DataFrame, texts: int, split: str) -> Plot:

@@ -115,10 +115,10 @@ def rank_if_named(process: StageProcess, models: Callable[[], Mapping[str, Any]]
     params, kind = process.params, process.stage
     method = params.keywords.method
     compared = METHODS[kind].compared
-    if method == kind or (compared and process.instance in params.side_by_side.datasets):
+    if method == kind or (compared and process.instance in params.keyword_comparison.datasets):
         rank_data_set(process, models())
         return
-    beside = ", and side_by_side.datasets does not name the data set" if compared else ""
+    beside = ", and keyword_comparison.datasets does not name the data set" if compared else ""
     reason = f"keywords.method is {method}{beside}"
     write_table(DatasetPaths(process.instance).table(kind), ranked_by(kind), PHRASES.arrow().empty_table(),
                 Provenance(process.name, process.params_hash, reason=reason))

@@ -8,7 +8,7 @@ from stages.metrics.resampling import Statistic, mean_statistic
 
 
 @dataclass(frozen=True)
-class Sureness:
+class Confidence:
     """The probabilities of a classifier for each text, (n,) each."""
 
     probability: np.ndarray     # of the predicted class
@@ -18,7 +18,7 @@ class Sureness:
 
 
 def class_statistics(labels: np.ndarray, predicted: np.ndarray, n_classes: int,
-                     sureness: Sureness | None = None) -> dict[str, Statistic]:
+                     confidence: Confidence | None = None) -> dict[str, Statistic]:
     """Return the metrics of a classifier from the numbers of right and predicted classes (n,).
 
     ``macro_f1`` and ``weighted_f1`` are means over classes of F1 = 2 TP / (texts + predicted), the former without
@@ -29,10 +29,10 @@ def class_statistics(labels: np.ndarray, predicted: np.ndarray, n_classes: int,
     sums = np.concatenate([2 * actual * given, actual + given, actual], axis=1)
     metrics = {"accuracy": mean_statistic(correct),
                "macro_f1": Statistic(sums[:, :2 * n_classes], _macro_f1), "weighted_f1": Statistic(sums, _weighted_f1)}
-    if sureness is not None:
-        gaps = (correct - sureness.probability)[:, None] * _one_hot(bin_of(sureness.probability, sureness.bins),
-                                                                   sureness.bins)
-        metrics |= {"nll": mean_statistic(sureness.nll), "brier": mean_statistic(sureness.brier),
+    if confidence is not None:
+        gaps = (correct - confidence.probability)[:, None] * _one_hot(bin_of(confidence.probability, confidence.bins),
+                                                                   confidence.bins)
+        metrics |= {"nll": mean_statistic(confidence.nll), "brier": mean_statistic(confidence.brier),
                     "ece": Statistic(np.concatenate([gaps, np.ones((len(gaps), 1))], axis=1), _calibration_error)}
     return metrics
 

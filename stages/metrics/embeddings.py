@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -112,14 +113,15 @@ def embedding_similarity(hypotheses: Sequence[Text], references: Sequence[Text |
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} items with references")
     outputs, targets = token_lists(hypotheses), reference_lists(references)
-    words = sorted({word for tokens in (*outputs, *(one for item in targets for one in item)) for word in tokens})
+    words = sorted({word for tokens in chain(outputs, *targets) for word in tokens})
     table, known = vectors.lookup(words) if words else (np.zeros((0, 1)), np.zeros(0, dtype=bool))
     index = {word: row for row, word in enumerate(words) if known[row]}
 
     def rows(tokens: list[str]) -> np.ndarray:
         return np.array([index[token] for token in tokens if token in index], dtype=np.int64)
 
-    pairs = [(item, rows(tokens), rows(one)) for item, tokens in enumerate(outputs) for one in targets[item]]
+    pairs = [(item, rows(tokens), rows(reference))
+             for item, tokens in enumerate(outputs) for reference in targets[item]]
     scores = np.full((len(outputs), 3), np.nan)
     for start in range(0, len(pairs), _CHUNK):
         items, left, right = zip(*pairs[start:start + _CHUNK], strict=True)

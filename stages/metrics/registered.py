@@ -98,9 +98,9 @@ _ALL = [
            statistic=chrf_statistic),
     *_orders("cumulative_m7", "cumulative", "Mean over items of sentence BLEU with even weights on n-grams of length 1 "
              "to {n}, smoothing method 7.", detail=True),
-    *(replace(one, meaning=f"{what}, stemmed: F1 with the best reference; 0 to 1.")
-      for one, what in zip(_rouge("rouge", "", ""), ("Shared words", "Shared pairs of words",
-                                                     "Longest common subsequence of words"), strict=True)),
+    *(replace(part, meaning=f"{what}, stemmed: F1 with the best reference; 0 to 1.")
+      for part, what in zip(_rouge("rouge", "", ""), ("Shared words", "Shared pairs of words",
+                                                      "Longest common subsequence of words"), strict=True)),
     *_rouge("py_rouge", "py-rouge", _POOLED.format("")),
     *(Metric(key, label, "bertscore", f"{label} of greedy cosines between contextual word pieces, best reference, "
              f"under the named encoder.", full=f"BERTScore, {label}", detail=label != "F1")

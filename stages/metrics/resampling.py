@@ -121,8 +121,8 @@ def on_shared_seeds(first: Members, second: Members) -> tuple[Members, Members]:
     pairs = _paired(first, second)
     if pairs is None or len(pairs[0]) < 2:
         return first, second
-    left, right = (Members(one.values[places], one.samples[places], [one.seeds[place] for place in places if one.seeds])
-                   for one, places in zip((first, second), pairs, strict=True))
+    left, right = (Members(row.values[places], row.samples[places], [row.seeds[place] for place in places if row.seeds])
+                   for row, places in zip((first, second), pairs, strict=True))
     return left, right
 
 

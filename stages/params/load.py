@@ -43,21 +43,21 @@ def with_what_dvc_reads(content: Mapping[str, Any]) -> tuple[dict[str, Any], dic
     return filled, missing
 
 
-def _places(whole: Mapping[str, Any]) -> Iterator[Place]:
+def _places(content: Mapping[str, Any]) -> Iterator[Place]:
     """Yield the places of the values that ``dvc.yaml`` names, in its order."""
     for name, stage in stages_of_dvc().items():
         body, rows = stage.get("do", stage), stage.get("foreach")
         place = tuple(_NAMED.findall(rows)[0].split(".")) if rows else ()
         if rows:
             yield place
-        for key in (value_at(whole, place) if rows else [""]):
+        for key in (value_at(content, place) if rows else [""]):
             for text in _texts(body):
                 for first, *inner in (named.split(".") for named in _NAMED.findall(text)):
                     if first == "item" and inner:
                         yield (*place, key, *inner)
                     elif first not in ("key", "item"):
                         yield (first, *inner)
-            yield from map(tuple, declared_places(whole, name, key))
+            yield from map(tuple, declared_places(content, name, key))
 
 
 def _texts(body: Mapping[str, Any]) -> Iterator[str]:
@@ -75,14 +75,14 @@ def _has(tree: Any, place: Place) -> bool:
     return True
 
 
-def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
-    """Return the validated params of a file; with ``whole``, it must have all values that DVC reads by name."""
+def load_params(path: Path = PARAMS, complete: bool = False) -> Params:
+    """Return the validated params of a file; with ``complete``, it must have all values that DVC reads by name."""
     if not path.exists():
         raise InputError(f"{path}: not found. Run this in the project's folder, or write the file with "
                          f"`keycontrast use sample`.")
     content = read_yaml(path)
     params = parse_params(content, str(path))
-    if whole and (lacking := [".".join(place) for place in with_what_dvc_reads(content)[1]]):
+    if complete and (lacking := [".".join(place) for place in with_what_dvc_reads(content)[1]]):
         more = f" and {len(lacking) - 4} more" if len(lacking) > 4 else ""
         raise InputError(f"{path}: leaves out {', '.join(lacking[:4])}{more}, which DVC reads by name. Move it to "
                          f"recipes/{params.recipe}-mine.yaml; `keycontrast use {params.recipe}-mine` writes the rest.")
@@ -94,7 +94,7 @@ def parse_params(content: Any, place: str) -> Params:
     if not isinstance(content, Mapping):
         raise InputError(f"{place}: must hold names and values, found {type(content).__name__}.")
     try:
-        return Params.model_validate(content).settled()
+        return Params.model_validate(content).resolved()
     except ValidationError as error:
         lines = problem_lines(error, model=Params)
         text = "".join(f"\n  {line[:_LONGEST]}" for line in lines)

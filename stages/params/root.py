@@ -16,7 +16,7 @@ from stages.common.params import Block, Cluster, Encoder, Name, Runtime
 from stages.common.settings import earlier_model, laid_over
 from stages.graph.params import Graph, NodeVectors
 from stages.ingest.params import Dataset, Ingest
-from stages.keywords.params import EmbedRank, Keywords, SideBySide, TextRank, Yake
+from stages.keywords.params import EmbedRank, KeywordComparison, Keywords, TextRank, Yake
 from stages.params.paths import named_path_problems, with_paths
 from stages.params.problems import problem_lines
 from stages.params.tracks import TRACK_PROBLEMS, model_problems, unread_keywords
@@ -30,12 +30,12 @@ from stages.tracks.pgkpr.params import EvaluatePgkpr, GeneratePgkpr, ParaphraseI
 Laid = TypeVar("Laid", bound=Block)
 # The blocks that a block needs: its data sets must be among theirs.
 NEEDS = {"keywords": (), "attribution": ("keywords",), "psi": ("keywords",), "s_tagger": ("psi",),
-         "side_by_side": ("keywords", "attribution", "psi"), "graph": ("keywords",), "node_vectors": ("graph",),
+         "keyword_comparison": ("keywords", "attribution", "psi"), "graph": ("keywords",), "node_vectors": ("graph",),
          "paraphrase_items": ("attribution",), "character_encoder": (), "linear_baseline": ()}
 # The blocks that the models of a track need.
 MODELS_NEED = {"hcl": ("graph", "node_vectors"), "pgkpr": ("paraphrase_items",), "clld": ("linear_baseline",)}
 # The kind of data sets that a block or the models of a track need.
-_KIND = {**dict.fromkeys(("attribution", "psi", "s_tagger", "side_by_side", "node_vectors", "paraphrase_items",
+_KIND = {**dict.fromkeys(("attribution", "psi", "s_tagger", "keyword_comparison", "node_vectors", "paraphrase_items",
                           "character_encoder", "hcl", "pgkpr"), "pairs"),
          "linear_baseline": "labelled", "clld": "labelled"}
 _TEXTS = {"pairs": "pairs", "labelled": "labelled texts", "plain": "plain texts"}
@@ -90,7 +90,7 @@ class Params(Block):
     psi: Psi = Psi()
     s_tagger: STagger = STagger()
     keywords: Keywords = Keywords()
-    side_by_side: SideBySide = SideBySide()
+    keyword_comparison: KeywordComparison = KeywordComparison()
     graph: Graph = Graph()
     character_encoder: CharacterEncoder = CharacterEncoder()
     node_vectors: NodeVectors = NodeVectors()
@@ -261,7 +261,7 @@ class Params(Block):
         track = track or _track(self.runs, run)
         return _laid(getattr(self, f"generate_{track}"), getattr(self.runs, track)[run].decode)
 
-    def settled(self) -> "Params":
+    def resolved(self) -> "Params":
         """Return the params with presets and paths resolved in all values that data sets, models and runs replace."""
         datasets = {name: _spelt(dataset, "ingest", self.ingest_settings(name))
                     for name, dataset in self.datasets.items()}

@@ -118,7 +118,7 @@ def _clld_problems(params: "Params") -> list[str]:
         if model.pairs_of == NOTHING:
             continue
         place, other = f"models.clld.{name}.pairs_of", earlier_model(model)
-        plain = [one for one, row in models.items() if row.contrast == "none" and row.dataset == model.dataset]
+        plain = [base for base, row in models.items() if row.contrast == "none" and row.dataset == model.dataset]
         if other is None:
             problems.append(f"{place}: must be {CONFUSED}/NAME, found {model.pairs_of}")
         elif other not in models:

@@ -50,7 +50,7 @@ def run(texts: dict[str, list[str]], values: dict[str, Any],
     pieces = {split: tokenizer(split_texts, add_special_tokens=False)["input_ids"] if split_texts else []
               for split, split_texts in texts.items()}
     special = set(tokenizer.all_special_ids)
-    sentences = [tokenizer.convert_ids_to_tokens([one for one in ids if one not in special])
+    sentences = [tokenizer.convert_ids_to_tokens([piece for piece in ids if piece not in special])
                  for ids in pieces["train"]]
     settings = {"size": values["size"], "window": values["window"], "min_count": 1, "epochs": values["epochs"],
                 "isotropic": True}
@@ -62,8 +62,8 @@ def run(texts: dict[str, list[str]], values: dict[str, Any],
     drawn = np.random.default_rng(derived_seed(seed, STAGE, "pieces")).standard_normal((len(tokenizer), values["size"]))
     table = (drawn / np.sqrt(values["size"])).astype(np.float32)
     table[tokenizer.convert_tokens_to_ids(words)] = vectors
-    unknown = {split: _share([one == tokenizer.unk_token_id for ids in found for one in ids])
-               for split, found in pieces.items()}
+    unknown = {split: _share([piece == tokenizer.unk_token_id for ids in rows for piece in ids])
+               for split, rows in pieces.items()}
     return encoder_of(table, values, derived_seed(seed, STAGE, "layers")), tokenizer, {
         "pieces": len(tokenizer), "with_vector": len(words), "training_texts": len(texts["train"]),
         "share_unknown": unknown, "vectors": training_description(**settings)}
@@ -110,8 +110,8 @@ def encoder_of(table: np.ndarray, values: dict[str, Any], seed: int) -> BertMode
     return model.eval()
 
 
-def _share(found: list[bool]) -> float | None:
-    return round(float(np.mean(found)), 6) if found else None
+def _share(values: list[bool]) -> float | None:
+    return round(float(np.mean(values)), 6) if values else None
 
 
 def _work(process: StageProcess) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 STAGE = "psi"
 CHUNK = 8192  # rows of table tokens; decides the row groups of what is written
-NO_LIKENESS = 1e-6
+NO_SIMILARITY = 1e-6
 # Numbers in one intermediate array: a mebibyte of ranks, so that a few of them stay in the processor's cache.
 _BLOCK = 1 << 17
 _REQUESTS = 2048
@@ -94,12 +94,12 @@ class Importance:
     """Scores of requests ``(X, Y)``.
 
     Attributes:
-        likeness: F(X, Y) of each request (R,).
+        similarity: F(X, Y) of each request (R,).
         offsets: request r has the scores ``scores[offsets[r]:offsets[r + 1]]`` (R + 1,).
         scores: G of each word of X.
     """
 
-    likeness: np.ndarray
+    similarity: np.ndarray
     offsets: np.ndarray
     scores: np.ndarray
 
@@ -120,7 +120,7 @@ def importance(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: n
 
 
 def _score(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray, requests: np.ndarray,
-           found: Importance) -> None:
+           result: Importance) -> None:
     """Fill in the scores of ``requests``."""
     used, place = np.unique(seconds[requests], return_inverse=True)
     ranked = _text_ranks(vectors, texts, used)
@@ -131,10 +131,10 @@ def _score(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.nd
         own = np.concatenate([by_source[starts[source]:starts[source + 1]] for source in group])
         number = np.repeat(np.arange(len(group)), (starts[group + 1] - starts[group]))
         block = _Block(vectors[texts.rows(sources[group]).T])
-        likeness, scores = block.scores(number, ranked.take(place[own]))
-        found.likeness[requests[own]] = likeness
-        into = found.offsets[requests[own]][:, None] + np.arange(scores.shape[1])
-        found.scores[into] = scores
+        similarity, scores = block.scores(number, ranked.take(place[own]))
+        result.similarity[requests[own]] = similarity
+        into = result.offsets[requests[own]][:, None] + np.arange(scores.shape[1])
+        result.scores[into] = scores
 
 
 def _equal_lengths(lengths: np.ndarray, width: int) -> Iterator[np.ndarray]:
@@ -173,17 +173,17 @@ class _Block:
     def scores(self, text: np.ndarray, seconds: "_Ranks") -> tuple[np.ndarray, np.ndarray]:
         """Return F (R,) and G (R, n) of texts number ``text`` (R,) against ``seconds`` (R, D)."""
         requests = np.arange(len(text))
-        likeness = _correlation(self.whole, text, seconds, requests)
+        similarity = _correlation(self.whole, text, seconds, requests)
         if self.length == 1:
-            return likeness, np.ones((len(text), 1))
+            return similarity, np.ones((len(text), 1))
         first, count = np.searchsorted(self.text, text), np.bincount(self.text, minlength=len(self.whole.ranks))[text]
-        count[np.abs(likeness) < NO_LIKENESS] = 0
+        count[np.abs(similarity) < NO_SIMILARITY] = 0
         request = np.repeat(requests, count)
         row = np.arange(len(request)) - np.repeat(np.cumsum(count) - count, count) + first[request]
         without = _correlation(self.without, row, seconds, request)
         scores = np.zeros((len(text), self.length))
-        scores[request, self.word[row]] = (likeness[request] - without) / likeness[request]
-        return likeness, scores
+        scores[request, self.word[row]] = (similarity[request] - without) / similarity[request]
+        return similarity, scores
 
 
 def _two_largest(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

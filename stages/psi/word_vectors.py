@@ -76,8 +76,8 @@ def _counts(written: Texts, text_ids: np.ndarray) -> np.ndarray:
     return np.bincount(written.words[np.repeat(member, written.lengths)], minlength=len(written.vocabulary))
 
 
-def _share(part: np.ndarray, whole: np.ndarray) -> float | None:
-    return round(float(part.sum() / whole.sum()), 6) if whole.sum() else None
+def _share(part: np.ndarray, total: np.ndarray) -> float | None:
+    return round(float(part.sum() / total.sum()), 6) if total.sum() else None
 
 
 def _trained(written: Texts, text_ids: np.ndarray, params: "WordVectors",

@@ -66,8 +66,8 @@ def run(runs: Sequence[EvaluatedRun], resamples: int, level: float, seed: int) -
             metrics[label].setdefault("strata", {})[name] = counts
         if together[0].track.compared.exact:
             exact += [{"dataset": label, **row} for row in comparison.exact_rows(together)]
-    paired, mcnemar, by_stratum = (pd.DataFrame(found, columns=[name for name, *_ in schema.fields])
-                                   for found, schema in ((rows, PAIRED), (exact, MCNEMAR), (strata, BY_STRATUM)))
+    paired, mcnemar, by_stratum = (pd.DataFrame(table, columns=[name for name, *_ in schema.fields])
+                                   for table, schema in ((rows, PAIRED), (exact, MCNEMAR), (strata, BY_STRATUM)))
     return Comparison(paired, metrics, mcnemar, by_stratum)
 
 
@@ -76,7 +76,7 @@ def _work(process: StageProcess) -> None:
     runs = [read_evaluated(params, track, name, paths) for track in TRACKS.values()
             for name, paths in seeded_runs(params, track).items()]
     result = run(runs, params.compare.resamples, params.evaluation.level, params.seed)
-    counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
+    counts = {label: len(compared["groups"]) for label, compared in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")
     for schema, table, provenance in (
             (PAIRED, result.paired, ({"test": TEST}, {"systems": counts})),

@@ -216,10 +216,10 @@ def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mappin
     for first, second in combinations(systems, 2):
         if set(first.runs) & set(second.runs):
             continue    # a run and its own group
-        for metric, one in measured[first.name].items():
+        for metric, statistic in measured[first.name].items():
             other = measured[second.name].get(metric)
             if other is not None:
-                left, right = on_shared_seeds(one, other)
+                left, right = on_shared_seeds(statistic, other)
                 differences = left.samples.mean(axis=0) - right.samples.mean(axis=0)
                 low, high = interval(differences, level)
                 yield rounded({"metric": metric, "first": first.name, "second": second.name,

@@ -185,8 +185,8 @@ def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str 
 def _label(comparison: Mapping[str, Any], dataset: str, split: str, run: str) -> str:
     """Return the name under which a run was compared; runs on other items of the same split have another one."""
     label = f"{dataset}/{split}"
-    return next((name for name, found in comparison.items() if (name == label or name.startswith(f"{label} ("))
-                 and any(run in group["runs"] for group in found.get("groups", {}).values())), label)
+    return next((name for name, compared in comparison.items() if (name == label or name.startswith(f"{label} ("))
+                 and any(run in group["runs"] for group in compared.get("groups", {}).values())), label)
 
 
 def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | None, split: str,
@@ -205,8 +205,8 @@ def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | N
     were_compared = any(group["runs"] for group in groups.values())
     block = Block(track, dataset, kind, split, first["counts"], first["settings"], baselines, single, pooled,
                   paired if were_compared else paired.iloc[:0])
-    parts = {name: _part(block, found, strata[strata["stratum"] == name])
-             for name, found in compared.get("strata", {}).items() if len(strata)}
+    parts = {name: _part(block, of_stratum, strata[strata["stratum"] == name])
+             for name, of_stratum in compared.get("strata", {}).items() if len(strata)}
     return replace(block, strata=parts)
 
 

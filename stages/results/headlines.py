@@ -21,9 +21,9 @@ DIGITS = 4
 
 def headlines(metrics: Mapping[str, Sequence[Mapping[str, Any]]], names: Iterable[str]) -> dict[str, dict[str, float]]:
     """Return the metrics ``names`` of each run, means over its seeds, rounded."""
-    names, values = list(names), {run: values_of([one["run"] for one in found], {}) for run, found in metrics.items()}
-    return {run: {name: round(found[name].mean, DIGITS) for name in names if name in found}
-            for run, found in values.items()}
+    names, values = list(names), {run: values_of([seed["run"] for seed in seeds], {}) for run, seeds in metrics.items()}
+    return {run: {name: round(seeds[name].mean, DIGITS) for name in names if name in seeds}
+            for run, seeds in values.items()}
 
 
 def curves(histories: Mapping[str, pd.DataFrame], judged_by: str) -> pd.DataFrame:
@@ -41,10 +41,11 @@ def _work(process: StageProcess) -> None:
         metrics: dict[str, list[dict[str, Any]]] = {}
         for run in seeded_runs(params, track).values():
             metrics.setdefault(run.name, []).append(run_metrics(track, run))
-        write_json(paths.metrics(key), headlines(metrics, [one.key for one in track.headlines[:FEW]]))
+        write_json(paths.metrics(key), headlines(metrics, [column.key for column in track.headlines[:FEW]]))
         if models := seeded_models(params, track):
             histories = {name: model_history(key, model) for name, model in models.items()}
-            trained[key] = curves({name: one for name, one in histories.items() if one is not None}, track.judged_by[0])
+            trained[key] = curves({name: history for name, history in histories.items() if history is not None},
+                                  track.judged_by[0])
     _write_tables(paths.curves, trained.items())
     _write_tables(paths.confusion, (
         (run, pd.concat([

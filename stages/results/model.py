@@ -62,8 +62,7 @@ class Classifier:
     def confused(self, count: int) -> list[tuple[int, int]]:
         """Return the pairs of classes that are confused most often; equal counts in the order of classes."""
         both = self.confusion + self.confusion.T
-        pairs = [(one, other) for one, other in zip(*map(np.ndarray.tolist, np.triu_indices(len(both), 1)), strict=True)
-                 if both[one, other]]
+        pairs = [(row, column) for row, column in np.argwhere(np.triu(both, 1)).tolist()]
         return sorted(pairs, key=lambda pair: -int(both[pair]))[:count]
 
 
@@ -149,7 +148,7 @@ class Difference:
         """1 better, -1 worse, 0 if the interval over items includes zero: of these trainings, not of the methods."""
         return ((self.low > 0) - (self.high < 0)) * self.metric.direction
 
-    def said(self, words: Mapping[int, str], start: str = "") -> str:
+    def verdict_word(self, words: Mapping[int, str], start: str = "") -> str:
         """Return ``start`` and the word for the verdict; nothing below three seeds, which give no verdict."""
         return f"{start}{words[self.verdict]}" if self.judged else ""
 
@@ -186,7 +185,7 @@ class Block:
     def systems(self) -> list[System]:
         """Each run once, by the largest group that it belongs to, in the order of the params."""
         own = {run: group for group in self.groups for run in group.runs}
-        return list({found.name: found for system in self.runs if (found := own.get(system.name, system))}.values())
+        return list({system.name: system for run in self.runs if (system := own.get(run.name, run))}.values())
 
     @property
     def lead(self) -> str:

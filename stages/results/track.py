@@ -74,10 +74,11 @@ class Names:
         if row in self.rows:
             return self.rows[row]
         switches = sorted(row.switches)
-        off = " and ".join(part for one in switches if (part := self.part(one)))
-        added = " and ".join(f"the {one.removeprefix(ADDED)}" for one in switches if one.startswith(ADDED))
+        off = " and ".join(part for switch in switches if (part := self.part(switch)))
+        added = " and ".join(f"the {switch.removeprefix(ADDED)}" for switch in switches if switch.startswith(ADDED))
         differs = " and ".join([f"without {off}"] * bool(off) + [f"with {added}"] * bool(added))
-        others = [self.switches.get(one, one) for one in switches if not self.part(one) and not one.startswith(ADDED)]
+        others = [self.switches.get(switch, switch) for switch in switches
+                  if not self.part(switch) and not switch.startswith(ADDED)]
         name = self.architectures.get(row.architecture, row.architecture)
         return ", ".join([f"{name} {differs}".rstrip(), *others])
 
@@ -141,12 +142,12 @@ class TrackResults(Track):
     @property
     def headlines(self) -> list[Metric]:
         """Metrics that sum up a run, the reported ones first."""
-        further = {one.key for table in self.layouts if table.brief for one in table.columns if not one.detail}
-        return [one for one in (*map(metric, self.reported), *(
-            one for one in METRICS.values() if one.key in further and one.key not in self.reported)) if one.short]
+        further = {column.key for table in self.layouts if table.brief for column in table.columns if not column.detail}
+        others = [column for key, column in METRICS.items() if key in further and key not in self.reported]
+        return [column for column in (*map(metric, self.reported), *others) if column.short]
 
     def published_rows(self, row: Row, kind: str | None) -> list[PublishedRow]:
         """Return the published rows that correspond to a run, whatever its size; none for data that the paper lacks."""
         published_cells = [table.rows[name] for name in self.printed_as(row) for table in self.published
                            if table.kind == kind and name in table.rows]
-        return list({one.name: one for one in reversed(published_cells)}.values())[::-1]
+        return list({cells.name: cells for cells in reversed(published_cells)}.values())[::-1]

@@ -109,8 +109,8 @@ def _parse_block(block: list[tuple[int, str]], name: str) -> Sentence:
         if int(first) <= fused_last:
             space = fused_space and int(first) == fused_last
         words.append(Word(*columns[1:5], space))
-    return Sentence(tuple(words), any(one.startswith("# newdoc") for one in comments),
-                    any(one.startswith("# newpar") for one in comments))
+    return Sentence(tuple(words), any(comment.startswith("# newdoc") for comment in comments),
+                    any(comment.startswith("# newpar") for comment in comments))
 
 
 def read_tagged(path: Path) -> list[Sentence]:
@@ -142,12 +142,12 @@ def _tagged(items: list[str], place: str) -> Iterator[Word]:
 
 def documents(sentences: Iterable[Sentence]) -> list[list[Sentence]]:
     """Cut a stream of sentences into its documents."""
-    found: list[list[Sentence]] = []
+    parts: list[list[Sentence]] = []
     for sentence in sentences:
-        if sentence.opens_document or not found:
-            found.append([])
-        found[-1].append(sentence)
-    return found
+        if sentence.opens_document or not parts:
+            parts.append([])
+        parts[-1].append(sentence)
+    return parts
 
 
 def build_doc(vocab: Vocab, sentences: Sequence[Sentence], shape: Shape | None = None) -> Doc:

@@ -145,9 +145,9 @@ def add_treebank_rules(tokenizer: Tokenizer) -> None:
 
 def _infixes(infixes: list[str]) -> list[str]:
     """Return infix rules that leave some hyphenated words and telephone numbers whole."""
-    whole = "".join(rf"(?<!\b[{word[0]}{word[0].upper()}]{word[1:]})" for word in WHOLE_BEFORE_HYPHEN)
+    pattern = "".join(rf"(?<!\b[{word[0]}{word[0].upper()}]{word[1:]})" for word in WHOLE_BEFORE_HYPHEN)
     telephone = r"(?!(?<=[0-9]{3}-)[0-9]{4}\b)(?!(?<=[0-9]{3}-)[0-9]{3}-[0-9]{4}\b)"
-    return [rule + telephone if rule.startswith("(?<=[0-9])[") else whole + rule if "(?:-" in rule else rule
+    return [rule + telephone if rule.startswith("(?<=[0-9])[") else pattern + rule if "(?:-" in rule else rule
             for rule in infixes]
 
 
@@ -163,9 +163,9 @@ def evaluate_part(nlp: Language, sentences: list[Sentence]) -> dict[str, dict[st
         own tokens also ``*_on_shared``, accuracy over those tokens that the treebank has too. White space
         is not counted. Sentence scores of one sentence at a time only say how often it is kept whole.
     """
-    whole = documents(sentences)
-    views = {"sentences": ([[sentence] for sentence in sentences], Shape()), "documents": (whole, Shape()),
-             "run_on": (whole, Shape(paragraphs=False)), "spaced": (whole, Shape(spaced=True))}
+    references = documents(sentences)
+    views = {"sentences": ([[sentence] for sentence in sentences], Shape()), "documents": (references, Shape()),
+             "run_on": (references, Shape(paragraphs=False)), "spaced": (references, Shape(spaced=True))}
     scores = {}
     for name, (texts, shape) in views.items():
         gold = [build_doc(nlp.vocab, text, shape) for text in texts]
@@ -178,14 +178,14 @@ def score_docs(gold: Iterable[Doc], predicted: Iterable[Doc]) -> dict[str, float
     """Compare documents over the same texts, pair by pair; see ``evaluate_part`` for the scores."""
     same = dict.fromkeys(("token", "sentence", *LAYERS), 0)
     sizes = {"token": 0, "sentence": 0}
-    for one, other in zip(gold, predicted, strict=True):
-        mine, theirs = _tokens(one), _tokens(other)
+    for reference, other in zip(gold, predicted, strict=True):
+        mine, theirs = _tokens(reference), _tokens(other)
         shared = mine.keys() & theirs.keys()
-        sentences, found = _sentences(one), _sentences(other)
+        sentences, others = _sentences(reference), _sentences(other)
         same["token"] += len(shared)
-        same["sentence"] += len(sentences & found)
+        same["sentence"] += len(sentences & others)
         sizes["token"] += len(mine) + len(theirs)
-        sizes["sentence"] += len(sentences) + len(found)
+        sizes["sentence"] += len(sentences) + len(others)
         for place, layer in enumerate(LAYERS):
             same[layer] += sum(mine[span][place] == theirs[span][place] for span in shared)
     scores = {name: 200 * same[name] / sizes[name] for name in sizes}
@@ -216,8 +216,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m tools.english_pipeline.train", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--treebank", type=Path, required=True, help="folder of UD English EWT")
-    parser.add_argument("--recipe", type=Path, default=RECIPE, help="settings (default: the shipped recipe)")
-    parser.add_argument("--tagged", type=Path, default=TAGGED, help="tagged sentences to learn from besides")
     parser.add_argument("--max-steps", type=int, metavar="N", help="stop training after N batches, for trials")
     parser.add_argument("--part", choices=("train", "dev", "test"), default="test", help="what to score on")
     what = parser.add_mutually_exclusive_group(required=True)
@@ -230,7 +228,7 @@ def main(arguments: list[str] | None = None) -> None:
         return corpus.read_treebank(packed if packed.exists() else packed.with_suffix(""))
 
     if options.out:
-        trained = train_pipeline(util.load_config(options.recipe), part("train"), corpus.read_tagged(options.tagged),
+        trained = train_pipeline(util.load_config(RECIPE), part("train"), corpus.read_tagged(TAGGED),
                                  options.max_steps)
         trained.to_disk(options.out)
     scores = evaluate_part(spacy.load(options.out or options.evaluate), part(options.part))

@@ -36,7 +36,7 @@ class DifferenceRow:
     interval: str
     p: str
     whisker: Markup
-    said: str
+    words: str
     verdict: str
 
 
@@ -71,20 +71,21 @@ def answer(block: Block) -> Answer:
     reached = f"reaches {number(value.mean, column.digits)} in {column.name}" if value else "was evaluated"
     sentence = "; ".join([f"{base.name} {reached}, on {count:,} {block.track.items}",
                           *_clauses(base, list(compared.values()), block.track)])
-    near = _reach([one for _, one in compared.values() if one.name not in _FAR])
-    rows = [(system, _row(one, _reach([one]) if one.name in _FAR else near, _said(system, base, one, block.track)))
-            for system, one in compared.values()]
-    return Answer(f"{sentence}.", base.name, column, rows, any(len(one.seeds) < VERDICT for one in block.systems))
+    near = _reach([item for _, item in compared.values() if item.name not in _FAR])
+    rows = [(system, _row(difference, _reach([difference]) if difference.name in _FAR else near,
+                          _verdict_words(system, base, difference, block.track)))
+            for system, difference in compared.values()]
+    return Answer(f"{sentence}.", base.name, column, rows, any(len(item.seeds) < VERDICT for item in block.systems))
 
 
-def _clauses(base: System, found: Sequence[tuple[System, Difference]], track: TrackResults) -> list[str]:
+def _clauses(base: System, compared: Sequence[tuple[System, Difference]], track: TrackResults) -> list[str]:
     """Return which parts of the method help, and which systems the base is better or worse than.
 
     Below three seeds, baselines are compared over items alone, as these trainings ended, and other rows not at all.
     """
     parts: dict[int, list[str]] = {1: [], -1: [], 0: []}
     others: dict[int, list[str]] = {1: [], -1: [], 0: []}
-    for system, difference in found:
+    for system, difference in compared:
         part = removed_part(system, base, track)
         name = f"{BASELINE}{system.name}" if system.kind == "baseline" else system.name
         if part and difference.judged:
@@ -99,11 +100,11 @@ def _clauses(base: System, found: Sequence[tuple[System, Difference]], track: Tr
         *(f"it is {word} {_listed(others[sign])}" for sign, word in _COMPARED.items() if others[sign])]
 
 
-def _said(system: System, base: System, difference: Difference, track: TrackResults) -> str:
+def _verdict_words(system: System, base: System, difference: Difference, track: TrackResults) -> str:
     """Return the verdict on a row in words; empty below three seeds."""
     part = removed_part(system, base, track)
     # The part that a row lacks helps if the row is worse.
-    return difference.turned().said(HELPS, f"{part}: ") if part else difference.said(BETTER)
+    return difference.turned().verdict_word(HELPS, f"{part}: ") if part else difference.verdict_word(BETTER)
 
 
 def removed_part(system: System, base: System, track: TrackResults) -> str:
@@ -121,11 +122,11 @@ def step_tables(block: Block) -> list[tuple[str, list[Step]]]:
         accuracy, macro_f1 = (block.difference(system.name, base.name, key) for key in ("accuracy", "macro_f1"))
         if accuracy is not None:
             measured.append((question, system, base, accuracy, macro_f1))
-    reach = _reach([one for *_, accuracy, macro_f1 in measured for one in (accuracy, macro_f1) if one is not None])
+    reach = _reach([part for *_, accuracy, macro_f1 in measured for part in (accuracy, macro_f1) if part is not None])
     tables: dict[str, list[Step]] = {}
     for question, system, base, accuracy, macro_f1 in measured:
         tables.setdefault(question, []).append(Step(
-            system, base, encoder_name(system.settings["encoder"]), _row(accuracy, reach, accuracy.said(HELPS)),
+            system, base, encoder_name(system.settings["encoder"]), _row(accuracy, reach, accuracy.verdict_word(HELPS)),
             None if macro_f1 is None else _row(macro_f1, reach)))
     return list(tables.items())
 
@@ -150,32 +151,32 @@ def _without(settings: Mapping[str, Any], unread: set[str]) -> dict[str, Any]:
 
 
 def _reach(differences: Sequence[Difference]) -> float:
-    return max((abs(end) for one in differences for end in (*one.ends, one.difference)), default=0.0) or 1.0
+    return max((abs(end) for d in differences for end in (*d.ends, d.difference)), default=0.0) or 1.0
 
 
-def _row(one: Difference, reach: float, said: str = "") -> DifferenceRow:
-    digits = one.metric.digits
+def _row(difference: Difference, reach: float, words: str = "") -> DifferenceRow:
+    digits = difference.metric.digits
     # Adding 0 turns the minus zero of a tiny difference into zero.
     signed, low, high = (f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "\u2212")
-                         for value in (one.difference, *one.ends))
-    picture = whisker(one, reach, f"{one.name}: {signed}, interval {low} to {high}")
-    p = "–" if one.p_seeds is None else "< 0.001" if one.p_seeds < 0.001 else f"{one.p_seeds:.3f}"
-    verdict = f"{BETTER[one.verdict]}-text" if one.verdict else ""
-    return DifferenceRow(signed, f"{low} to {high}", p, picture, said, verdict)
+                         for value in (difference.difference, *difference.ends))
+    picture = whisker(difference, reach, f"{difference.name}: {signed}, interval {low} to {high}")
+    p = "–" if difference.p_seeds is None else "< 0.001" if difference.p_seeds < 0.001 else f"{difference.p_seeds:.3f}"
+    verdict = f"{BETTER[difference.verdict]}-text" if difference.verdict else ""
+    return DifferenceRow(signed, f"{low} to {high}", p, picture, words, verdict)
 
 
-def whisker(one: Difference, reach: float, text: str) -> Markup:
+def whisker(difference: Difference, reach: float, text: str) -> Markup:
     """Return a dot with whiskers beside a line at zero; ``reach`` is the value at both edges."""
     def x(value: float) -> str:
         return f"{_WIDTH / 2 + value / reach * (_WIDTH / 2 - _EDGE):.1f}"
 
-    centre, (low, high) = _HEIGHT // 2, one.ends
-    kind = {0: "unclear"}.get(one.verdict, BETTER[one.verdict])
+    centre, (low, high) = _HEIGHT // 2, difference.ends
+    kind = {0: "unclear"}.get(difference.verdict, BETTER[difference.verdict])
     return Markup(
         f'<svg class="whisker {kind}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(text)}">'
         f'<path class="zero" d="M{_WIDTH // 2} 0V{_HEIGHT}"/>'
         f'<path d="M{x(low)} {centre}H{x(high)}M{x(low)} {centre - 4}v8M{x(high)} {centre - 4}v8"/>'
-        f'<circle cx="{x(one.difference)}" cy="{centre}" r="4"/></svg>')    # numbers of ours and escaped text
+        f'<circle cx="{x(difference.difference)}" cy="{centre}" r="4"/></svg>')    # numbers of ours and escaped text
 
 
 def _listed(names: Sequence[str]) -> str:

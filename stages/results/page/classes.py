@@ -36,22 +36,24 @@ def classifier_views(block: Block, runs: Sequence[Run]) -> list[ClassifierView]:
             if run.classifier is not None]
 
 
-def _view(run: Run, found: Classifier) -> ClassifierView:
-    last, names = matrix_at(found.distances) if len(found.distances) else (np.ones((0, 0)), [])
-    plots = [confusion_plot(run.name, found), *([distance_plot(run.name, names, last)] if (last != 1).any() else [])]
+def _view(run: Run, classifier: Classifier) -> ClassifierView:
+    last, names = matrix_at(classifier.distances) if len(classifier.distances) else (np.ones((0, 0)), [])
+    plots = [confusion_plot(run.name, classifier)]
+    if (last != 1).any():
+        plots.append(distance_plot(run.name, names, last))
     return ClassifierView(run.name, run.settings["row"], encoder_name(run.settings["encoder"]),
                           percentage(run.metrics["run"]["accuracy"]), plots)
 
 
-def confusion_plot(run: str, found: Classifier) -> Plot:
+def confusion_plot(run: str, classifier: Classifier) -> Plot:
     """Return the confusions of a run: rows true, columns predicted, shares of the texts of the class."""
-    names, counts = found.names, found.confusion
+    names, counts = classifier.names, classifier.confusion
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     right = np.diag(np.diag(shares))
-    pairs = [f"{names[one]} and {names[other]} ({counts[one, other]} + {counts[other, one]} texts)"
-             for one, other in found.confused(_TOLD)]
+    pairs = [f"{names[first]} and {names[other]} ({counts[first, other]} + {counts[other, first]} texts)"
+             for first, other in classifier.confused(_TOLD)]
     accuracy = np.trace(counts) / max(1, counts.sum())
-    texts = {(int(one), int(other)): str(counts[one, other]) for one, other in np.argwhere(counts)}
+    texts = {(int(first), int(other)): str(counts[first, other]) for first, other in np.argwhere(counts)}
     return _matrix_plot(
         names, {"first": right, "second": np.sqrt(shares - right)}, texts,     # the root makes few confusions visible
         file_name("confusion", run), f"Confusions of {run}",
@@ -63,8 +65,8 @@ def distance_plot(run: str, classes: Sequence[str], distances: np.ndarray) -> Pl
     low, high = min(1.0, float(distances.min())), float(distances.max())
     shares = (distances - low) / (high - low)
     far = sorted(zip(*np.nonzero(np.triu(shares)), strict=True), key=lambda cell: (-distances[cell], cell))[:_TOLD]
-    texts = {(int(one), int(other)): f"{distances[one, other]:.2f}" for one, other in np.argwhere(shares)}
-    pairs = [f"{classes[one]} and {classes[other]} ({distances[one, other]:.2f})" for one, other in far]
+    texts = {(int(first), int(other)): f"{distances[first, other]:.2f}" for first, other in np.argwhere(shares)}
+    pairs = [f"{classes[first]} and {classes[other]} ({distances[first, other]:.2f})" for first, other in far]
     return _matrix_plot(classes, {"first": shares}, texts, file_name("label-distance", run), f"Label distance of {run}",
                         f"from {low:g} to {high:.3g}; furthest apart: {'; '.join(pairs)}")
 
@@ -72,7 +74,7 @@ def distance_plot(run: str, classes: Sequence[str], distances: np.ndarray) -> Pl
 def _matrix_plot(classes: Sequence[str], layers: Mapping[str, np.ndarray], texts: Mapping[tuple[int, int], str],
                  name: str, title: str, description: str) -> Plot:
     """Return a matrix (N, N) of shares as shades, by colour, with ``texts`` in the cells if classes are few."""
-    count, labels = len(classes), [_short(one) for one in classes]
+    count, labels = len(classes), [_short(label) for label in classes]
     side = 2.2 + (0.4 if count <= _COUNTED else 0.15) * count
     with drawing(side, side) as figure:
         axes = figure.add_subplot()

@@ -129,7 +129,7 @@ class Page:
                  ("examples", "Examples", [block for block in self.blocks if block.examples]),
                  ("corpus", "Corpus", self.keyworded), ("results", "Tables", self.blocks),
                  ("training", "Training", [track for track in self.tracks if track.models]), ("ran", "What ran", True))
-        return [(name, title) for name, title, found in parts if found]
+        return [(name, title) for name, title, content in parts if content]
 
     def language(self, dataset: str) -> str:
         """Return the language code of a data set's texts."""
@@ -154,7 +154,7 @@ def build(results: Results, datasets: list[Dataset], examples: int = 0) -> Page:
     each = -(-examples // max(writing, 1))
     # The word vectors of the metrics, each once.
     vectors = [emb for run in results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
-    encoders = list({(one["name"], one["sha256"]): one for one in vectors}.values())
+    encoders = list({(encoder["name"], encoder["sha256"]): encoder for encoder in vectors}.values())
     return Page(results, encoders, datasets, [_track(track, results, each) for track in tracks],
                 {name: shown for name, shown in data.items() if shown["nodes"]})
 
@@ -202,12 +202,12 @@ def html(page: Page) -> str:
     environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
                               trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters |= {"embedded": json_markup, "cut": segments}
-    script = f"(() => {{\n\"use strict\";\n{_own('page.js')}}})();\n"
-    return environment.get_template("page.html").render(page=page, style=Markup(_own("page.css")),
+    script = f"(() => {{\n\"use strict\";\n{_template('page.js')}}})();\n"
+    return environment.get_template("page.html").render(page=page, style=Markup(_template("page.css")),
                                                         script=Markup(script), policy=_policy(script))
 
 
-def _own(name: str) -> str:
+def _template(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")      # our own file, no data in it
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from stages.common.methods import KEYWORDS, METHODS, SIDE_BY_SIDE
+from stages.common.methods import KEYWORD_COMPARISON, KEYWORDS, METHODS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD, PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS, TEXTS, TableSchema
 from stages.common.tables import read_batches, read_frame, read_metadata
@@ -72,17 +72,17 @@ def read_dataset(name: str, settings: Mapping[str, Any], first: bool = False) ->
     size += [f"{number(counts[kind])} {label}" for kind, label in (
         ("nodes", "phrases"), ("edges", "edges between them"), ("communities", "communities")) if kind in counts]
     tops = read_tops(paths, keywords, not first)
-    lists = [[f"{word} ({number(count)})" for word, count in found] for found in tops.values()]
+    lists = [[f"{word} ({number(count)})" for word, count in words] for words in tops.values()]
     return Dataset(name, settings, " · ".join(size), [_METHODS.get(method, "keyword") for method in tops],
                    [list(row) for row in zip_longest(*lists, fillvalue="")], graph)
 
 
 def read_tops(paths: DatasetPaths, keywords: pd.DataFrame | None, compared: bool) -> dict[str, list[tuple[str, int]]]:
     """Return by method, or under ``chosen``, the keywords that are the best of most texts, and the number of these."""
-    path = paths.table(SIDE_BY_SIDE.name)
+    path = paths.table(KEYWORD_COMPARISON.name)
     if compared and path.exists():
         counts: dict[str, Counter[str]] = {name: Counter() for name in METHODS}
-        for batch in read_batches(path, SIDE_BY_SIDE):
+        for batch in read_batches(path, KEYWORD_COMPARISON):
             for name, counted in counts.items():
                 if name in batch.column_names:
                     counted.update(_best(batch[name]))
@@ -90,8 +90,8 @@ def read_tops(paths: DatasetPaths, keywords: pd.DataFrame | None, compared: bool
         counts = {"chosen": Counter([] if keywords is None else keywords["keyword"].tolist())}
     for counted in counts.values():
         counted.pop(NO_KEYWORD, None)
-    return {name: sorted(counted.items(), key=lambda one: (-one[1], one[0]))[:_TOP] for name, counted in counts.items()
-            if counted}
+    return {name: sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:_TOP]
+            for name, counted in counts.items() if counted}
 
 
 def _best(lists: Any) -> Iterator[str]:
@@ -178,8 +178,8 @@ def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
             break
         texts |= cut
     count = len(graph.nodes)
-    while (taken := size(data := _with_largest(graph, count, texts))) > budget and count:
-        count = int(count * 0.95 * budget / taken)
+    while (bytes_used := size(data := _with_largest(graph, count, texts))) > budget and count:
+        count = int(count * 0.95 * budget / bytes_used)
     return data
 
 

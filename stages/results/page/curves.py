@@ -28,12 +28,12 @@ def curve_groups(models: Sequence[Model], questions: Sequence[Question],
     places = {model.name: place for place, model in enumerate(models)}
     members: dict[str, list[Plot]] = {question.title: [] for question in questions}
     contrasts = "|".join(re.escape(name.removesuffix(_MONITORED)) for name in quantities if name.endswith(_MONITORED))
-    patterns = {one.title: one.pattern.replace("{contrasts}", contrasts or "(?!)") for one in questions}
+    patterns = {group.title: group.pattern.replace("{contrasts}", contrasts or "(?!)") for group in questions}
     for quantity in quantities:
         title = next((title for title, pattern in patterns.items() if re.fullmatch(pattern, quantity)), None)
         if title is not None:
             members[title].append(_plot(quantity, known, places, track))
-    return [(one, members[one.title]) for one in questions if members[one.title]]
+    return [(group, members[group.title]) for group in questions if members[group.title]]
 
 
 def history_quantities(history: pd.DataFrame | None) -> dict[str, dict[str, str]]:

@@ -25,12 +25,12 @@ class Example:
 
 def shown_examples(block: Block, runs: Sequence[Run], count: int) -> list[Example]:
     """Return at most ``count`` items, evenly spread, with outputs of the full method and the next rows' first seeds."""
-    chosen = [system.runs[0] for system in sorted(block.systems, key=lambda one: one is not block.full)][:_ROWS]
+    chosen = [system.runs[0] for system in sorted(block.systems, key=lambda system: system is not block.full)][:_ROWS]
     known = {run.name: run.predictions for run in runs}
     rows = {name: {row.example_id: row for row in known[name].itertuples()} for name in chosen}
-    shared = set.intersection(*(set(found) for found in rows.values()))
+    shared = set.intersection(*(set(items) for items in rows.values()))
     ordered, count = sorted(shared), min(count, len(shared))
-    return [_example(number, {name: found[number] for name, found in rows.items()}, block.track.many_keywords)
+    return [_example(number, {name: items[number] for name, items in rows.items()}, block.track.many_keywords)
             for number in (ordered[place * len(ordered) // count] for place in range(count))]
 
 

@@ -54,7 +54,7 @@ def result_tables(block: Block) -> list[ResultTable]:
     listed = {column.key for layout in block.track.layouts for column in layout.columns}
     rest = tuple(metric(key) for key in block.measured if key not in listed)
     layouts = (*block.track.layouts, TableLayout("Further metrics", "", (Family("", rest),)))
-    tables = [_result_table(layout, block) for found in layouts if (layout := _measured(found, block.measured))]
+    tables = [_result_table(layout, block) for table in layouts if (layout := _measured(table, block.measured))]
     tables.sort(key=lambda table: block.lead not in [column.key for column in table.layout.columns])
     headlines = Family("", tuple(map(metric, block.track.by_stratum)))
     for name, part in block.strata.items():
@@ -123,10 +123,10 @@ def _published_cell(column: Metric, cell: PublishedCell | None, scale: int, flag
 def _best(column: Metric, block: Block) -> str | None:
     """Return the system that is better than every other beyond chance, over all its seeds; None if there is none."""
     systems = [system for system in block.systems if column.key in system.values]
-    for one in systems if len(systems) > 1 else []:
-        differences = [block.difference(one.name, other.name, column.key) for other in systems if other is not one]
-        if all(found is not None and found.verdict > 0 for found in differences):
-            return one.name
+    for row in systems if len(systems) > 1 else []:
+        differences = [block.difference(row.name, other.name, column.key) for other in systems if other is not row]
+        if all(difference is not None and difference.verdict > 0 for difference in differences):
+            return row.name
     return None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from stages.common.settings import Params, earlier_model
-from stages.metrics.classification import Sureness, class_statistics
+from stages.metrics.classification import Confidence, class_statistics
 from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.results.published import paper
@@ -80,8 +80,8 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
     probability, nll, brier = (scores[column].to_numpy(np.float64, na_value=np.nan)
                                for column in ("probability", "nll", "brier"))
     known = not any(np.isnan(column).any() for column in (probability, nll, brier))
-    sureness = Sureness(probability, nll, brier, settings.get("bins", 15)) if known else None
-    return class_statistics(labels, answers, len(names), sureness)
+    confidence = Confidence(probability, nll, brier, settings.get("bins", 15)) if known else None
+    return class_statistics(labels, answers, len(names), confidence)
 
 
 def _further_settings(params: Params, model: str) -> dict[str, Any]:

@@ -108,7 +108,8 @@ def _readings(settings: Mapping[str, Any]) -> frozenset[str]:
     removed, readings = removed_parts(settings), set()
     if settings.get("preset") or removed & {"keyword", "latent"}:
         return frozenset()
-    seen, weight = settings.get("graph", {}).get("own_edges"), settings.get("keyword", {}).get("imp_weight", _WEIGHT)
+    seen = settings.get("graph", {}).get("own_edges")
+    weight = settings.get("keyword", {}).get("impostor_weight", _WEIGHT)
     if seen == "leaking" and "graph" in removed:
         readings.add("own texts of the item seen in h0")
     elif seen in _SEEN:

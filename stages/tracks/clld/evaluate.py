@@ -14,7 +14,7 @@ from stages.common.device import computed_in, computing
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.tables import Provenance, read_frame, write_json, write_table
-from stages.metrics.classification import Sureness, bin_of, class_statistics
+from stages.metrics.classification import Confidence, bin_of, class_statistics
 from stages.metrics.resampling import Statistic, intervals
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.clld import tables as clld
@@ -48,12 +48,14 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, baselines: Mapping[str, 
             "probability": None if given is None else given.max(1),
             "nll": None if given is None else nll(labels, given),
             "brier": None if given is None else brier(labels, given)})
-        sureness = None if given is None else Sureness(
+        confidence = None if given is None else Confidence(
             rows["probability"].to_numpy(), rows["nll"].to_numpy(), rows["brier"].to_numpy(), BINS)
-        statistics[name] = class_statistics(labels, predicted, n_classes, sureness)
-    values = {name: {metric: one.value() for metric, one in measured.items()} for name, measured in statistics.items()}
+        statistics[name] = class_statistics(labels, predicted, n_classes, confidence)
+    values = {name: {metric: statistic.value() for metric, statistic in measured.items()}
+              for name, measured in statistics.items()}
     seed = derived_seed(resampling.seed, STAGE, "resamples")
-    ends = {name: intervals(found, resampling.resamples, resampling.level, seed) for name, found in statistics.items()}
+    ends = {name: intervals(metrics, resampling.resamples, resampling.level, seed)
+            for name, metrics in statistics.items()}
     counts = clld.counted(labels, systems["run"][0], n_classes)
     tables = {"class_predictions": items[["example_id", "text_id", "text", "label"]].assign(
                   **scores["run"][["predicted", "probability"]], probabilities=list(probabilities)),

@@ -59,7 +59,7 @@ def named_pairs(groups: Sequence[Sequence[str]], classes: Sequence[str], place: 
             if not any(name == pattern or fnmatchcase(name, pattern) for name in classes):
                 raise InputError(f"{place}: no class fits {pattern!r}; {nearest(pattern, classes)}")
         members = [number for number, name in enumerate(classes)
-                   if name in group or any(fnmatchcase(name, one) for one in group)]
+                   if name in group or any(fnmatchcase(name, part) for part in group)]
         if len(members) == 1:
             raise InputError(f"{place}: {list(group)} is one class, and a group needs two. The classes are "
                              f"{', '.join(classes)}.")

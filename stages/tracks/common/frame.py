@@ -114,19 +114,19 @@ def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPath
 
 def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths, str, Progress],
                                                         tuple[list[Table], list[str]]]) -> None:
-    """Write the predictions of a run under each seed; ``rewritten`` returns tables and a remark per fall-back."""
+    """Write the predictions of a run under each seed; ``rewritten`` returns tables and a warning per fall-back."""
     def make(process: StageProcess, paths: ModelPaths) -> None:
         params, name, runtime = process.params, process.instance, process.params.runtime
         seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
         with computing(runtime) as device:
-            tables, remarks = rewritten(params, name, paths, device,
-                                        lambda chunks: progress(chunks, process.name, unit="chunk"))
-        for remark in remarks:
-            process.log.warning("%s", remark)
+            tables, warnings = rewritten(params, name, paths, device,
+                                         lambda chunks: progress(chunks, process.name, unit="chunk"))
+        for warning in warnings:
+            process.log.warning("%s", warning)
         model = {"name": paths.weights.as_posix(), "sha256": sha256_of(paths.weights / "model.safetensors")}
         for table in tables:
             write_table(RunPaths(name, paths.seed).generated(table.name), table.schema, table.rows, Provenance(
-                process.name, process.params_hash, {"model": model}, fallbacks=remarks,
+                process.name, process.params_hash, {"model": model}, fallbacks=warnings,
                 precision=computed_in(runtime.precision, runtime.tf32)))
 
     for_each_seed(process, make, lambda run: [run.predictions.parent])

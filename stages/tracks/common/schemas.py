@@ -141,7 +141,7 @@ class Stratum:
     holds: Callable[[pd.DataFrame], np.ndarray]     # given rows of table scores, which belong to it (n,) bool
 
 
-STRATA = {one.name: one for one in (
+STRATA = {stratum.name: stratum for stratum in (
     Stratum("cluster3", "cluster of 3", "three training inputs or more have the input's keyword",
             lambda rows: rows["cluster"].to_numpy() >= 3),
     Stratum("known", "known", "a training item has the input's keyword, as that of input, target or negative",

@@ -17,7 +17,7 @@ from keycontrast.files import atomic_folder, hash_values, sha256_of
 from models.common.processes import from_first, gathered, place
 from models.common.training import Bar, History
 from stages.common import training as shared
-from stages.common.device import choose_device, settled_precision
+from stages.common.device import checked_precision, choose_device
 from stages.common.distributed import process_group
 from stages.common.paths import ModelPaths
 from stages.common.seeds import derived_seed, seed_everything
@@ -63,7 +63,7 @@ class ModelFolder:
     tables: Sequence[Table]         # what it was trained and is evaluated on, and whatever else is a table
     metrics: Mapping[str, Any]      # content of ``metrics.json`` beside which epoch was kept
     tokenizer: PreTrainedTokenizerBase | None = None    # None for a model that reads words
-    remarks: Sequence[str] = ()     # sentences for people, said once it is trained
+    warnings: Sequence[str] = ()    # logged once the model is trained
 
 
 def model_card(title: str, task: str, intro: str, facts: Sequence[str], use: str, more: str = "") -> str:
@@ -104,36 +104,36 @@ class SeedTraining:
         if from_first(self._finished.restore):
             return False
         self._models = models
-        self._precision = settled_precision(self.device, runtime, settings, f"{process.stage}.training")
+        self._precision = checked_precision(self.device, runtime, settings, f"{process.stage}.training")
         self.store, self._processes = shared.open_checkpoints(process, key, runtime.checkpoint_minutes), place()[1]
         shared.warn_of_idle_processes(process, settings, self._processes)
         return True
 
-    def save(self, architecture: str, model: PreTrainedModel, history: History, made: ModelFolder) -> None:
+    def save(self, architecture: str, model: PreTrainedModel, history: History, contents: ModelFolder) -> None:
         """Write the model's folder, weights atomically, metrics last; only the first process writes."""
         process, paths = self.process, ModelPaths(self.name, self.seed)
         if not process.first:
             return
         model.config.computed_in = self._precision
-        if not history.settled:
-            process.log.warning("%s: no epoch ended after its schedules (annealing, pretraining) had settled, so the "
+        if not history.final:
+            process.log.warning("%s: no epoch ended after its schedules (annealing, pretraining) had ended, so the "
                                 "last one is kept; raise %s.training.epochs or shorten the schedule", process.name,
                                 process.stage)
-        for remark in made.remarks:
-            process.log.warning("%s: %s", process.name, remark)
+        for warning in contents.warnings:
+            process.log.warning("%s: %s", process.name, warning)
         with atomic_folder(paths.weights) as folder:
             nn.Module.to(model, "cpu")
             model.save_pretrained(folder)
-            if made.tokenizer is not None:
-                made.tokenizer.save_pretrained(folder)
-            shared.save_notes(folder, made.notes)
-            (folder / "README.md").write_text(made.card, encoding="utf-8")
+            if contents.tokenizer is not None:
+                contents.tokenizer.save_pretrained(folder)
+            shared.save_notes(folder, contents.notes)
+            (folder / "README.md").write_text(contents.card, encoding="utf-8")
             shared.seal(folder)
         shared.write_history(paths.history, history.rows)
         provenance = Provenance(process.name, process.params_hash, dict(self._models), precision=self._precision)
-        for table in made.tables:
+        for table in contents.tables:
             write_table(paths.table(table.name), table.schema, table.rows, provenance)
-        write_json(paths.metrics, {**shared.selection(history), "architecture": architecture, **made.metrics})
+        write_json(paths.metrics, {**shared.selection(history), "architecture": architecture, **contents.metrics})
         process.measured["training"] = shared.training_record(history, self._precision, self.device, self._processes)
         self._finished.keep()
         self.store.clear()

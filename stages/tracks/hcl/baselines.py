@@ -45,7 +45,7 @@ class Start:
     marks: Marks
     described: dict[str, Any]       # the description of each model that it is made with
     location: str | None = None     # folder of its weights; None draws them
-    said: str = "from scratch"      # the same for people
+    description: str = "from scratch"   # the same for people
     further: Mapping[str, Any] = field(default_factory=dict)    # for the configuration of an own model
 
 
@@ -71,7 +71,7 @@ def start_of(values: Mapping[str, Any], items: pd.DataFrame, encoder_source: str
                    "lexicon": sorted((set(train["keyword"]) | set(train["target_keyword"])) - {NO_KEYWORD})}
         return replace(start, described={"encoder": encoder.description}, further=further,
                        location=str(encoder.location) if encoder.pretrained else None,
-                       said=f"encoder {encoder.description['name']}, the rest from scratch")
+                       description=f"encoder {encoder.description['name']}, the rest from scratch")
     return start
 
 
@@ -117,8 +117,8 @@ def build(values: Mapping[str, Any], start: Start, mean_target_length: float) ->
         model, report = kind.from_pretrained(start.location, config=config, use_safetensors=True,
                                              output_loading_info=True)
         if missing := sorted(report["missing_keys"]):
-            raise InputError(f"train_hcl.{architecture}.source: {start.said} lacks {len(missing)} weights, such as "
-                             f"{missing[0]}.")
+            raise InputError(f"train_hcl.{architecture}.source: {start.description} lacks {len(missing)} weights, such "
+                             f"as {missing[0]}.")
         return model
     own = PieceConfig(architecture, len(start.tokenizer), sizes, mean_target_length, pad_token_id=marks.pad,
                       bos_token_id=marks.start, eos_token_id=marks.end, **start.further)
@@ -203,8 +203,8 @@ def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]
         alike.scatter_(1, torch.cat([rows.unsqueeze(1), best], dim=-1), torch.inf)
         worst = alike.topk(count - best.shape[1], dim=-1, largest=False).indices
         chosen.append(torch.cat([best, worst], dim=-1))
-        cosines = [torch.sparse.mm(one, other.index_select(0, rows).to_dense().T).T.gather(1, chosen[-1])
-                   for one, other in ((x_vectors, y_vectors), (y_vectors, x_vectors))]
+        cosines = [torch.sparse.mm(left, other.index_select(0, rows).to_dense().T).T.gather(1, chosen[-1])
+                   for left, other in ((x_vectors, y_vectors), (y_vectors, x_vectors))]
         scores.append(torch.stack(cosines, dim=1))
     others = torch.cat(chosen)
     if not label:
@@ -252,11 +252,11 @@ class PieceTask(Task):
     validation: TripleBatches
 
     def __init__(self, model: Any, train: TripleBatches, validation: TripleBatches, training: Mapping[str, Any],
-                 seed: int, taken: bool = False) -> None:
+                 seed: int, restarted: bool = False) -> None:
         self.model, self.module = model, model.trainee()
         self.train, self.validation = train, validation
         self.new_rate, self.encoder_rate = training["learning_rate"], training["encoder_rate"]
-        self.learning_rate = (training["taken_rate"] or self.new_rate) if taken else self.new_rate
+        self.learning_rate = (training["restart_learning_rate"] or self.new_rate) if restarted else self.new_rate
         self.batch_size = training["micro_batch"]
         self.divisor = train.mean_target_length
         self.noise = data.fixed_noise(validation.example_ids, model.noise_size, seed, STAGE, "eps")
@@ -331,18 +331,18 @@ def train_baseline(job: SeedTraining, values: Mapping[str, Any], items: pd.DataF
             raise InputError(f"models.hcl: the model in init has other sizes ({unlike[0]}); give both rows the same.")
         model.load_state_dict(initial.state_dict())
     nn.Module.to(model, job.device)
-    task = PieceTask(model, train, validation, training, job.seed, taken=initial is not None)
-    settings = replace(settings, final_from_step=model.settled(settings.total_steps(len(train))))
+    task = PieceTask(model, train, validation, training, job.seed, restarted=initial is not None)
+    settings = replace(settings, final_from_step=model.final_from_step(settings.total_steps(len(train))))
     history = fit(task, settings, job.store, partial(derived_seed, job.seed, STAGE), job.open_bar)
-    on = data.PieceOrigin(architecture, paths.name, start.said, asdict(start.marks),
+    on = data.PieceOrigin(architecture, paths.name, start.description, asdict(start.marks),
                           *(training[name] for name in ("max_source", "max_target", "keep")))
     counts = items["split"].value_counts()
-    metrics: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters()), "start": start.said}
+    metrics: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters()), "start": start.description}
     card = common.model_card(
         f"{job.name}: {model.title}", "text-generation",
         f"Rewrites a sentence. Trained by Keycontrast on the data set `{on.dataset}`: {counts.get('train', 0)} pairs, "
         f"{counts.get('validation', 0)} for selection.",
-        [f"Weights at the start: {start.said if init is None else f'those of {init.name}'}",
+        [f"Weights at the start: {start.description if init is None else f'those of {init.name}'}",
          f"Best epoch {history.best_epoch} of {training['epochs']}: {common.best_values(history)}",
          f"{metrics['parameters']} parameters; {len(start.tokenizer)} word pieces; {on.max_source} of a text are read",
          "`config.json` holds the settings, `trained_on.json` where the model came from"],

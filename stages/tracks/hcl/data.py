@@ -55,7 +55,7 @@ def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataF
     return pd.DataFrame({
         "example_id": rows["example_id"], "split": rows["split"],
         "source": rows["source_id"].map(text), "target": rows["target_id"].map(text),
-        "negatives": [[] if pd.isna(one) else [one] for one in rows["negative_id"].map(text)],
+        "negatives": [[] if pd.isna(value) else [value] for value in rows["negative_id"].map(text)],
         "keyword": keyword, "target_keyword": target, "negative_keyword": negative,
         "input_node": node_ids(names, keyword), "output_node": node_ids(names, target),
         "negative_node": node_ids(names, negative),

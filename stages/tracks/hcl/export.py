@@ -52,7 +52,7 @@ def export_library_model(weights: Path, folder: Path, called: Path) -> str:
         del model.config.mean_target_length
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    own, other = (found.state_dict() for found in (load_pieces(weights, on.architecture), auto.from_pretrained(folder)))
+    own, other = load_pieces(weights, on.architecture).state_dict(), auto.from_pretrained(folder).state_dict()
     if loading["missing_keys"] or loading["unexpected_keys"] or not (
             own.keys() == other.keys() and all(torch.equal(value, other[key]) for key, value in own.items())):
         raise InputError(f"{weights}: what {name} loads has other weights, so nothing was written.")

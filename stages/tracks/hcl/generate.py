@@ -202,8 +202,8 @@ def given_keyword(setting: str) -> str | None:
     return word
 
 
-def unseen_remark(setting: str, nodes: Sequence[str]) -> str | None:
-    """Return a remark on a given keyword that is no node; None if there is none."""
+def unseen_warning(setting: str, nodes: Sequence[str]) -> str | None:
+    """Return a warning about a given keyword that is no node; None if there is none."""
     word = given_keyword(setting)
     if word is None or word in set(nodes):
         return None
@@ -248,9 +248,9 @@ class NewTexts:
         self._keywords = finding.keywords(self._rewriter.on.dataset, device) if own else None
         dataset = asked.params.models.hcl[asked.params.runs.hcl[asked.run].model].dataset
         self._language, self._written = asked.params.datasets[dataset].language, finding.written(dataset)
-        remark = unseen_remark(self._setting, self._rewriter.keywords) if self._rewriter.uses_keyword else None
-        if remark is not None:
-            logger("predict").warning("%s", remark)
+        warning = unseen_warning(self._setting, self._rewriter.keywords) if self._rewriter.uses_keyword else None
+        if warning is not None:
+            logger("predict").warning("%s", warning)
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
         """Return ``source``, ``prediction``, ``words``, and ``samples`` and keywords if there are any."""
@@ -280,9 +280,9 @@ class NewTexts:
 def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,
                track: Progress) -> tuple[list[Table], list[str]]:
     decode, rewriter = params.decoding(name).plain(), load_rewriter(paths.weights, device)
-    remark = unseen_remark(decode["keyword"], rewriter.keywords)
+    warning = unseen_warning(decode["keyword"], rewriter.keywords)
     return (run(read_frame(paths.items, ITEMS), rewriter, decode, params.seed, track),
-            [] if remark is None else [remark])
+            [] if warning is None else [warning])
 
 
 main = partial(run_stage, STAGE, lambda process: generate(process, _rewritten), instance="RUN")

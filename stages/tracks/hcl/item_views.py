@@ -66,16 +66,16 @@ class ItemViews:
         return (draw + epoch * _GOLDEN % 1.0) % 1.0 < self.dropout
 
 
-def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
+def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, graph_block: Mapping[str, Any],
                    settings: Mapping[str, Any], seed: int) -> ItemViews:
-    """Return the views of the training items under the blocks ``graph`` (``made``) and ``train_hcl.graph``."""
+    """Return the views of the training items under the blocks ``graph`` (``graph_block``) and ``train_hcl.graph``."""
     examples = _owned(tables.examples.sort_values("example_id"), settings["own_edges"])
     train = examples[examples["split"] == "train"]
     text_ids = tables.text_vectors["text_id"].to_numpy()
     vectors = tables.text_vectors["vector"].combine_chunks().flatten().to_numpy().reshape(len(text_ids), -1)
     views, view = None, torch.zeros(len(train), dtype=torch.int64)
     if settings["own_edges"] != "leaking":
-        views = _views(examples[examples["split"].isin(IN_GRAPH)], graph, tables, made, text_ids, vectors)
+        views = _views(examples[examples["split"].isin(IN_GRAPH)], graph, tables, graph_block, text_ids, vectors)
         view = torch.from_numpy(train["owner"].to_numpy(copy=True)) + 1
     rows = pd.Index(text_ids).get_indexer(train["source_id"])
     if (rows < 0).any():
@@ -106,14 +106,14 @@ def leaks(items: pd.DataFrame, graph: KeywordGraph, item_views: ItemViews | None
     different keywords, ``without_neighbour`` and ``unseen`` (whose keyword is no node) of all items.
     """
     none, offsets = torch.zeros(0, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)
-    whole = Views(offsets, none, none, none.to(torch.int8), offsets, none, none, graph.h0.new_zeros(0))
+    unchanged = Views(offsets, none, none, none.to(torch.int8), offsets, none, none, graph.h0.new_zeros(0))
     shares = {}
     for split, rows in items.groupby("split"):
         kx, ky = (torch.from_numpy(rows[name].to_numpy(dtype=np.int64, copy=True))
                   for name in ("input_node", "output_node"))
         views = item_views.views if item_views is not None and split == "train" else None
         view = item_views.view if item_views is not None and views is not None else torch.zeros_like(kx)
-        views = whole if views is None else views
+        views = unchanged if views is None else views
         seen = kx >= 0
         seen[seen.clone()] = view_rows(graph, kx[seen], views, view[seen]) != -1
         senders, place = neighbours(graph, kx[seen], views, view[seen])
@@ -130,7 +130,7 @@ def leaks(items: pd.DataFrame, graph: KeywordGraph, item_views: ItemViews | None
     return shares
 
 
-def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
+def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, graph_block: Mapping[str, Any],
            text_ids: np.ndarray, vectors: np.ndarray) -> Views:
     nodes, groups = graph.num_nodes, int(counted["owner"].to_numpy().max(initial=NOBODY)) + 1
     names = tables.nodes.sort_values("node_id")["keyword"].tolist()
@@ -147,8 +147,8 @@ def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made
                             "negative_group": items["negative_owner"].to_numpy()})
     target, source, sign = (getattr(graph, name).numpy() for name in ("target", "source", "sign"))
     apart = np.flatnonzero(target != source)
-    group, edge, signs = edge_changes(members, target[apart], source[apart], sign[apart], nodes, made["link_inputs"],
-                                      made["max_cluster_outputs"])
+    group, edge, signs = edge_changes(members, target[apart], source[apart], sign[apart], nodes,
+                                      graph_block["link_inputs"], graph_block["max_cluster_outputs"])
     numbers, of_edge = apart[edge], _offsets(group, groups)
     parts = []
     for rank, (name, of_text) in enumerate(_ROLES.items()):
@@ -239,7 +239,7 @@ def edge_changes(members: pd.DataFrame, target: np.ndarray, source: np.ndarray, 
         left_over = np.where(positive_left > 0, 1, np.where(negative_left > 0, -1, 0))
         changed = left_over != sign[number_of_edge]
         parts.append((group[changed], number_of_edge[changed], left_over[changed]))
-    group, edge, left_over = (np.concatenate(found) for found in zip(*parts, strict=True))
+    group, edge, left_over = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.lexsort((edge, group))
     return group[order], edge[order], left_over[order].astype(np.int8)
 

@@ -114,9 +114,8 @@ def _distances(output: HclOutput, missing: set[str]) -> dict[str, Tensor]:
 
 def _texts(paraphraser: Paraphraser, chunk: pd.DataFrame) -> dict[str, Sequence[str]]:
     """Return the text of each item's point by kind; an impostor's are the keywords of its mean."""
-    nodes = (torch.tensor(chunk[column].tolist(), device=paraphraser.model.device)
-             for column in ("output_node", "negative_node"))
-    sample, candidates, _ = paraphraser.model.impostors(*nodes)
+    nodes = (torch.tensor(chunk[column].tolist()) for column in ("output_node", "negative_node"))
+    sample, candidates, _ = paraphraser.model.planner().impostors(*nodes)
     of_item: list[list[str]] = [[] for _ in range(len(chunk))]
     for place, node in zip(sample.tolist(), candidates.tolist(), strict=True):
         of_item[place].append(paraphraser.keywords[node])
@@ -161,11 +160,11 @@ def mean_interval(values: np.ndarray) -> list[float] | None:
     return list(interval(samples["mean"], _LEVEL))
 
 
-def _smaller(one: pd.Series | None, other: pd.Series | None) -> np.ndarray:
-    """Return whether ``one`` is smaller, for each of the items that have both."""
-    if one is None or other is None:
+def _smaller(first: pd.Series | None, other: pd.Series | None) -> np.ndarray:
+    """Return whether ``first`` is smaller, for each of the items that have both."""
+    if first is None or other is None:
         return np.zeros(0, dtype=bool)
-    both = pd.concat([one, other], axis=1, keys=["one", "other"]).dropna()
+    both = pd.concat([first, other], axis=1, keys=["one", "other"]).dropna()
     return (both["one"] < both["other"]).to_numpy()
 
 

@@ -14,7 +14,7 @@ from stages.tracks.common.params import Sizes, block_of
 # that the text does not decide keep their defaults, and those of ablations may be set beside the preset.
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "graph": {"layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
-    "keyword": {"imp_weight": "linear", "unit_scale": False},
+    "keyword": {"impostor_weight": "linear", "unit_scale": False},
     "latent": {"free_bits": 0.0, "free_bits_for": "both", "prior_share": 0.0, "annealing_steps": 0},
     "contrasts": {"added_to": "sentence"},
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
@@ -109,8 +109,8 @@ class Training(Block):
     micro_batch: int = Field(64, ge=1, description="triples per forward pass; gradients are accumulated")
     encoder_rate: float = Field(5e-5, gt=0)
     learning_rate: float = Field(2e-4, gt=0, description="of everything but the encoder")
-    taken_rate: float | None = Field(None, gt=0, description="of what `init` took over, the encoder aside; null: "
-                                                             "learning_rate")
+    restart_learning_rate: float | None = Field(None, gt=0, description="of the weights from `init`, the encoder "
+                                                                        "aside; null: learning_rate")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of all steps; then rates fall linearly to 0")
     clip: float = Field(1.0, gt=0)
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers (and embeddings) kept frozen")
@@ -155,7 +155,7 @@ class GenerateHcl(Block):
     max_length: int = Field(20, ge=1)
     length_penalty: float = 1.0
     top_k: int = Field(5, ge=1, description="contrastive search: candidates per step")
-    alpha: float = Field(0.6, ge=0, le=1, description="contrastive search: weight of the penalty on likeness")
+    alpha: float = Field(0.6, ge=0, le=1, description="contrastive search: weight of the penalty on similarity")
     samples: int = Field(0, ge=0, description="further outputs per item, with z drawn from the prior, not its mean")
     keyword: str = Field("own", pattern="^(own|random|given:.+)$",
                          description="own: the input's; random: another node's; given:KEYWORD for every item (Table 4)")

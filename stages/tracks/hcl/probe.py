@@ -75,8 +75,8 @@ def _complete(paraphraser: Paraphraser, items: pd.DataFrame) -> np.ndarray:
     if not paraphraser.uses_keyword:
         return complete
     nodes = latent_space.node_columns(paraphraser, items)
-    sides = (torch.from_numpy(nodes[f"{role}_node"]).to(model.device) for role in ("output", "negative"))
-    impostor = model.impostors(*sides)[2].cpu().numpy()
+    sides = (torch.from_numpy(nodes[f"{role}_node"]) for role in ("output", "negative"))
+    impostor = model.planner().impostors(*sides)[2].numpy()
     return complete & (nodes["input_node"] >= 0) & (nodes["output_node"] >= 0) & impostor
 
 
@@ -197,11 +197,11 @@ def swap_measures(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     return measures
 
 
-def edit_distance(one: str, other: str) -> float:
+def edit_distance(left: str, other: str) -> float:
     """Return the Levenshtein distance of two texts in basic tokens, over the length of the longer one."""
     from nltk.metrics.distance import edit_distance as levenshtein  # a second to import
 
-    first, second = basic_tokens(one), basic_tokens(other)
+    first, second = basic_tokens(left), basic_tokens(other)
     return float(levenshtein(first, second)) / max(len(first), len(second), 1)
 
 

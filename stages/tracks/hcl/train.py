@@ -88,12 +88,12 @@ def train_model(job: SeedTraining) -> None:
         read_table(paths.table(TEXT_VECTORS.name), TEXT_VECTORS)))
     trained = run(items, graph, values, encoder, unseen, job.seed, job.store, job.device, job.open_bar, initial, views)
     metrics = training_metrics(trained)
-    remarks = [f"alarm {alarm['name']} since epoch {alarm['epoch']}: {alarm['message']}. What to try: "
-               f"{alarm['advice']}." for alarm in metrics["alarms"]]
+    warnings = [f"alarm {alarm['name']} since epoch {alarm['epoch']}: {alarm['message']}. What to try: "
+                f"{alarm['advice']}." for alarm in metrics["alarms"]]
     card = training_card(job.name, trained, metrics, on, training["epochs"], None if start is None else start.name)
     job.save("hcl", trained.model, trained.history, common.ModelFolder(
         card, data.notes_of(nodes.sort_values("node_id")["keyword"].tolist(), on), [data.items_table(items)], metrics,
-        AutoTokenizer.from_pretrained(encoder.location), remarks=remarks))
+        AutoTokenizer.from_pretrained(encoder.location), warnings=warnings))
 
 
 def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], encoder: ResolvedEncoder,
@@ -184,11 +184,11 @@ class HclTask(Task):
 
     def __init__(self, model: HclModel, train: TripleBatches, validation: TripleBatches, fixed: Mapping[str, Tensor],
                  settings: Mapping[str, Any], annealing_steps: int,
-                 taken: Collection[str] = (), item_views: ItemViews | None = None) -> None:
+                 restarted: Collection[str] = (), item_views: ItemViews | None = None) -> None:
         self.module: nn.Module = model
         self.model, self.train, self.validation, self.fixed = model, train, validation, fixed
         self.settings, self.annealing_steps = settings, annealing_steps
-        self.taken = frozenset(taken)
+        self.restarted = frozenset(restarted)
         self.item_views = item_views if model.config.uses_keyword else None
         self.planner = model.planner(item_views.views if item_views is not None else None)
         chunks = zip(train.nodes["ky"].split(_CHUNK), train.nodes["kneg"].split(_CHUNK), strict=True)
@@ -197,12 +197,12 @@ class HclTask(Task):
     def parameter_groups(self) -> Sequence[Parameters]:
         """Return the parameters of the encoder, of another model's, and all others, each with its rate."""
         rate = self.settings["learning_rate"]
-        groups: dict[str, list[nn.Parameter]] = {"encoder": [], "taken": [], "rest": []}
+        groups: dict[str, list[nn.Parameter]] = {"encoder": [], "restarted": [], "rest": []}
         for name, parameter in self.model.named_parameters():
             inside = name.startswith("encoder.")
-            groups["encoder" if inside else "taken" if name in self.taken else "rest"].append(parameter)
+            groups["encoder" if inside else "restarted" if name in self.restarted else "rest"].append(parameter)
         return [Parameters("encoder", groups["encoder"], self.settings["encoder_rate"]),
-                Parameters("taken", groups["taken"], self.settings["taken_rate"] or rate),
+                Parameters("restarted", groups["restarted"], self.settings["restart_learning_rate"] or rate),
                 Parameters("rest", groups["rest"], rate)]
 
     def lengths(self) -> list[int]:

@@ -86,7 +86,8 @@ class Paraphraser:
             "keyword": [as_text(marked_words(source, marked[:limit])) if keywords else None
                         for source, marked in zip(chunk["source_words"], chunk["mask"], strict=True)],
             "keyword_known": True,
-            "prediction": [[self.vocabulary.text(one) for one in row if EOS in one] for row in tokens.tolist()],
+            "prediction": [[self.vocabulary.text(output) for output in row if EOS in output]
+                           for row in tokens.tolist()],
             "references": chunk["references"].tolist()})
         rows = rows.explode("prediction", ignore_index=True)
         return rows.assign(sample=rows.groupby("example_id").cumcount())
@@ -173,7 +174,7 @@ class NewTexts:
             return items.assign(mask=[np.zeros(len(row), dtype=bool) for row in items["source_words"]])
         rows = items.assign(example_id=texts)     # the text itself names its coins
         if self._marks is not None:
-            marks = read.beside("table tokens", np.arange(len(texts)), self._marks(chunk, tokens)).to_pylist()
+            marks = read.aligned("table tokens", np.arange(len(texts)), self._marks(chunk, tokens)).to_pylist()
             rows = rows.assign(**{pgkpr.COLUMNS[self._which]: marks})
         return items.assign(mask=fixed_masks(rows, self._which, self._seed, self._on.mark_all, self._on.max_length))
 

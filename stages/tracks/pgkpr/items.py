@@ -153,16 +153,16 @@ class TextWords:
 
     def __init__(self, rows: pa.Table) -> None:
         self.ids: np.ndarray = rows["text_id"].to_numpy()
-        self.words, self.tags = (_one(rows[name]) for name in ("words", "tags"))
+        self.words, self.tags = (_combined(rows[name]) for name in ("words", "tags"))
         self.lengths = list_lengths(rows["words"])
         self.offsets = np.append(0, np.cumsum(list_lengths(rows["kept"])))
-        self.kept: np.ndarray = _one(pc.list_flatten(rows["kept"])).to_numpy(zero_copy_only=False)
+        self.kept: np.ndarray = _combined(pc.list_flatten(rows["kept"])).to_numpy(zero_copy_only=False)
 
     def positions(self, text_ids: np.ndarray) -> np.ndarray:
         """Return the place in ``ids`` of each of ``text_ids``, all of which are there."""
         return np.searchsorted(self.ids, text_ids)
 
-    def beside(self, table: str, text_ids: np.ndarray, lists: pa.ChunkedArray) -> pa.ListArray:
+    def aligned(self, table: str, text_ids: np.ndarray, lists: pa.ChunkedArray) -> pa.ListArray:
         """Return ``lists``, aligned with the tokens of the texts ``text_ids`` (R,), aligned with their words."""
         at = self.positions(text_ids)
         lengths, given = np.diff(self.offsets)[at], list_lengths(lists)
@@ -190,7 +190,7 @@ def word_rows(tokens: pa.Table, untagged: Faults) -> pa.Table:
     if len(wrong):
         raise InputError(f"table tokens: text {ordered['text_id'][int(wrong[0])]} has other numbers of tokens and of "
                          f"tags. Run the stage annotate again.")
-    coded = _one(pc.list_flatten(ordered["token"])).dictionary_encode()     # each distinct token is looked at once
+    coded = _combined(pc.list_flatten(ordered["token"])).dictionary_encode()     # each distinct token is looked at once
     distinct = coded.dictionary.to_pylist()
     kept = np.array([bool(token.strip()) for token in distinct], dtype=bool)[coded.indices.to_numpy()]
     lower = pa.array([token.lower() for token in distinct], pa.string()).take(coded.indices)
@@ -218,10 +218,10 @@ def within(lengths: np.ndarray) -> np.ndarray:
 
 def _filtered(values: pa.Array | pa.ChunkedArray, lengths: np.ndarray, kept: np.ndarray) -> pa.ListArray:
     offsets = np.append(0, np.cumsum(kept))[np.append(0, np.cumsum(lengths))]
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), _one(values).filter(pa.array(kept)))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), _combined(values).filter(pa.array(kept)))
 
 
-def _one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _combined(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 

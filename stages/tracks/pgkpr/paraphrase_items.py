@@ -170,8 +170,8 @@ def _metrics(rows: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
     return metrics
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return round(float(part / whole), 6) if whole else None
+def _ratio(part: float, total: float) -> float | None:
+    return round(float(part / total), 6) if total else None
 
 
 def _sums(lists: pa.ListArray, max_length: int | None = None) -> np.ndarray:
@@ -225,7 +225,7 @@ def _scores(pairs: pd.DataFrame, words: TextWords, inputs: Inputs, max_length: i
             pair = row.argmin()
             raise InputError(f"table {rows.name}: no row" + (f" of mode {mode}" if mode else "") + f" for text "
                              f"{text[pair]} with {beside[pair]}. {items.STALE}")
-        lists = words.beside(f"table {rows.name}", rows.ids[used], rows.table[column].take(pa.array(used)))
+        lists = words.aligned(f"table {rows.name}", rows.ids[used], rows.table[column].take(pa.array(used)))
         if pa.types.is_floating(lists.values.type):
             _check_probabilities(lists, rows.ids[used], rows.name, column)
         columns[name] = lists.take(pa.array(row))
@@ -233,7 +233,7 @@ def _scores(pairs: pd.DataFrame, words: TextWords, inputs: Inputs, max_length: i
         source, expected = words.positions(pairs["source"].to_numpy()), np.zeros(len(words.ids))
         expected[source] = _sums(columns["score_xx"], max_length)     # the same in every pair of a source
         marks = items.phrase_words(inputs.textrank.all_of(words.ids), words, expected, max_length)
-        columns["primary_textrank"] = words.beside("table textrank", words.ids, marks).take(pa.array(source))
+        columns["primary_textrank"] = words.aligned("table textrank", words.ids, marks).take(pa.array(source))
     return columns
 
 

@@ -242,7 +242,7 @@ class RewriteTask(Task):
 
     def without_contrast(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Return the share in the loss without the contrast, its parts, and the contrasted vectors (M, W)."""
-        sums, vectors = self._apart(batch)
+        sums, vectors = self._without_contrast(batch)
         return *self._loss(sums, self.train, step.batch), vectors
 
     def contrast(self, vectors: Tensor, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
@@ -269,9 +269,9 @@ class RewriteTask(Task):
         mask, keywords = self._mask(batch)
         return {**self.module.sums(batch, mask), **keywords}
 
-    def _apart(self, batch: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+    def _without_contrast(self, batch: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
         mask, keywords = self._mask(batch)
-        sums, vectors = self.module.apart(batch, mask)
+        sums, vectors = self.module.without_contrast(batch, mask)
         return {**sums, **keywords}, vectors
 
     def _contrasted_sums(self) -> dict[str, float]:
@@ -281,7 +281,7 @@ class RewriteTask(Task):
             items, vectors = range(first, min(first + self.contrasted, count)), []
             for start in range(0, len(items), self.batch_size):
                 batch = self.load_validation(items[start:start + self.batch_size])
-                sums, contrasted = self._apart(moved(batch, self.module.device))
+                sums, contrasted = self._without_contrast(moved(batch, self.module.device))
                 total.add(sums)
                 vectors.append(contrasted)
             groups = self.validation.groups(items).to(self.module.device)

@@ -18,7 +18,7 @@ from keycontrast.ranking.selection import InverseFrequency, content_words
 from keycontrast.text.normal_form import normal_form
 from stages.common.examples import marked_texts, training_text_ids
 from stages.common.lookup import Following
-from stages.common.methods import COMPARED, COMPARED_NAMING, METHODS, SIDE_BY_SIDE
+from stages.common.methods import COMPARED, COMPARED_NAMING, KEYWORD_COMPARISON, METHODS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import EXAMPLES
 from stages.common.tables import Provenance, read_batches, read_metadata, read_table, table_writer, write_json
@@ -58,9 +58,9 @@ class Agreement:
     shared_word: float = 0.0
     jaccard: float = 0.0
 
-    def add(self, one: Iterable[Sequence[str] | None], other: Iterable[Sequence[str] | None]) -> None:
+    def add(self, left: Iterable[Sequence[str] | None], right: Iterable[Sequence[str] | None]) -> None:
         """Count some texts, given the keywords of each by either method."""
-        for first, second in zip(one, other, strict=True):
+        for first, second in zip(left, right, strict=True):
             if first and second:
                 self.texts += 1
                 self.same_best += first[0] == second[0]
@@ -76,7 +76,7 @@ class Agreement:
 
 def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.Table, top: int, language: str,
         seed: int, write: Callable[[pa.Table], Any]) -> Compared:
-    """Compare the keywords of every method, text by text, and pass pieces of table ``side_by_side`` to ``write``.
+    """Compare the keywords of every method, text by text, and pass pieces of table ``keyword_comparison`` to ``write``.
 
     ``tokens`` (called twice) and ``tables`` (columns COLUMNS of each method) come by text id. IDF counts the training
     texts of ``examples``; parts of speech are counted over test sources, once per example, with coins of ``seed``.
@@ -97,7 +97,7 @@ def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.
             named[name] += sum(map(bool, named_keywords))
         for (first, other), agreement in agreements.items():
             agreement.add(keywords[first], keywords[other])
-        write(pa.table({"text_id": piece["text_id"], **keywords}, schema=SIDE_BY_SIDE.arrow()))
+        write(pa.table({"text_id": piece["text_id"], **keywords}, schema=KEYWORD_COMPARISON.arrow()))
         kept.append(counted_rows(piece, rows, counted.sources))
     for name, batches in following.items():
         _check_same(name, batches.rest())
@@ -164,11 +164,11 @@ def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     provenance = Provenance(process.name, process.params_hash)
     examples = read_table(paths.table("examples"), EXAMPLES, _EXAMPLES)
-    with table_writer(paths.table("side_by_side"), SIDE_BY_SIDE, provenance) as writer:
+    with table_writer(paths.table("keyword_comparison"), KEYWORD_COMPARISON, provenance) as writer:
         compared = run(lambda columns: read_batches(paths.table("tokens"), TOKENS, columns, _BATCH),
                        {name: read_batches(paths.table(name), METHOD_TABLES[name], COLUMNS[name], _BATCH)
                         for name in COMPARED_NAMING},
-                       examples, params.side_by_side.top, params.datasets[process.instance].language, params.seed,
+                       examples, params.keyword_comparison.top, params.datasets[process.instance].language, params.seed,
                        writer.write)
         for name in COMPARED_NAMING:
             provenance.models.update(read_metadata(paths.table(name)).get("models", {}))
@@ -178,7 +178,7 @@ def _work(process: StageProcess) -> None:
             plot = pos_plot(compared.frequencies, counted["sources"], counted["split"])
             (folder / "pos_frequency.svg").write_text(plot.svg, encoding="utf-8")
             compared.frequencies.to_csv(folder / "pos_frequency.csv", index=False, lineterminator="\n")
-    write_json(paths.metrics("side_by_side"), compared.counts)
+    write_json(paths.metrics("keyword_comparison"), compared.counts)
 
 
-main = partial(run_stage, "side_by_side", _work)
+main = partial(run_stage, "keyword_comparison", _work)

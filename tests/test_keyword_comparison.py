@@ -13,10 +13,10 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import flipped
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
-from stages.keywords import side_by_side, yake
+from stages.keywords import keyword_comparison, yake
+from stages.keywords.keyword_comparison import COLUMNS, Agreement, best
 from stages.keywords.params import Yake
 from stages.keywords.pos_frequency import COUNTED, FAMILIES, OTHER, Counted, counted_rows, frequency_table
-from stages.keywords.side_by_side import COLUMNS, Agreement, best
 from stages.tracks.pgkpr.items import fixed_masks
 
 TEXTS = ["The oven burns bread", "Bread needs an oven", "She sings loudly"]
@@ -54,8 +54,8 @@ def examples():
 def run(given, rows=None, top=2):
     """Return the table of the stage, of tables in any order, and what it counts."""
     ordered = {name: table.sort_by("text_id") for name, table in given.items()}
-    made = [SCHEMAS["side_by_side"].arrow().empty_table()]
-    found = side_by_side.run(lambda columns: [ordered["tokens"].select(columns)],
+    made = [SCHEMAS["keyword_comparison"].arrow().empty_table()]
+    found = keyword_comparison.run(lambda columns: [ordered["tokens"].select(columns)],
                              {name: [ordered[name].select(columns)] for name, columns in COLUMNS.items()},
                              examples() if rows is None else rows, top, "en", 1, made.append)
     return pa.concat_tables(made), found
@@ -136,8 +136,8 @@ def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read():
 @pytest.mark.parametrize("texts", [1, 2])
 def test_pieces_make_the_table_and_the_counts_of_the_whole(texts, monkeypatch):
     whole, counted = run(tables())
-    pieces = side_by_side.pieces
-    monkeypatch.setattr(side_by_side, "pieces", lambda batches: pieces(
+    pieces = keyword_comparison.pieces
+    monkeypatch.setattr(keyword_comparison, "pieces", lambda batches: pieces(
         (batch.slice(row, 1) for batch in batches for row in range(batch.num_rows)), texts))
     made, found = run(tables())
     assert made.combine_chunks().equals(whole.combine_chunks()) and found.counts == counted.counts
@@ -158,12 +158,14 @@ def project(tmp_path, monkeypatch):
 
 
 def write_params():
-    asked = "".join(f"{block}: {{datasets: [d]}}\n" for block in ("keywords", "attribution", "psi", "side_by_side"))
+    blocks = ("keywords", "attribution", "psi", "keyword_comparison")
+    asked = "".join(f"{block}: {{datasets: [d]}}\n" for block in blocks)
     Path("params.yaml").write_text(f"recipe: r\ndatasets: {{d: {{source: raw}}}}\n{asked}")
 
 
 def test_the_stage_reads_the_compared_methods_alone(project):
-    assert side_by_side.main(["d"]) == 0
-    made = read_table(project.table("side_by_side"), SCHEMAS["side_by_side"])
+    assert keyword_comparison.main(["d"]) == 0
+    made = read_table(project.table("keyword_comparison"), SCHEMAS["keyword_comparison"])
     assert made.column_names == ["text_id", "textrank", "attribution", "psi", "yake", "idf"]
-    assert set(read_metadata(project.table("side_by_side"))["models"]) == {"textrank", "attribution", "psi", "yake"}
+    models = read_metadata(project.table("keyword_comparison"))["models"]
+    assert set(models) == {"textrank", "attribution", "psi", "yake"}
