@@ -50,21 +50,15 @@ def run(context: Context) -> list[Section]:
     classifier = build_pair_classifier(location).eval()
     nn.Module.to(classifier, device)
     network = Network(classifier, AutoTokenizer.from_pretrained(location), device)
-    return [_section("Gradient saliency of the source words of pairs", f"batches of {BATCH}", {
-        "ours": batched, "captum": captum_batched}, network, pairs, context.repeats,
-        ["Both tokenise, run forward and backward, and pool pieces into words; no parameter receives a gradient."])]
-
-
-def _section(title: str, how: str, contenders: dict[str, Callable[[Network, Pairs], Scores]], network: Network,
-             pairs: Pairs, repeats: int, notes: Sequence[str] = ()) -> Section:
-    ours, *others = (work(network, pairs) for work in contenders.values())
-    differences = [f"{_agree(name, ours, other):.1e} ({name})"
-                   for name, other in zip(list(contenders)[1:], others, strict=True)]
-    rows = compare({name: partial(work, network, pairs) for name, work in contenders.items()}, repeats,
-                   items=len(pairs), unit="pairs")
-    where = torch.cuda.get_device_name() if network.device == "cuda" else f"cpu, {torch.get_num_threads()} threads"
-    return Section(title, f"{len(pairs)} pairs, all-MiniLM-L6-v2, {how}; device: {where}",
-                   f"scores differ from ours by at most {', '.join(differences)} of the largest", [rows], list(notes))
+    difference = _agree("captum", batched(network, pairs), captum_batched(network, pairs))
+    rows = compare({"ours": partial(batched, network, pairs), "captum": partial(captum_batched, network, pairs)},
+                   context.repeats, items=len(pairs), unit="pairs")
+    where = torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+    return [Section("Gradient saliency of the source words of pairs",
+                    f"{len(pairs)} pairs, all-MiniLM-L6-v2, batches of {BATCH}; device: {where}",
+                    f"scores differ from ours by at most {difference:.1e} (captum) of the largest", [rows],
+                    ["Both tokenise, run forward and backward, and pool pieces into words; no parameter receives a "
+                     "gradient."])]
 
 
 def batches(network: Network, pairs: Pairs) -> Iterator[tuple[np.ndarray, BatchEncoding]]:
@@ -86,8 +80,6 @@ def batched(network: Network, pairs: Pairs) -> Scores:
     return scores
 
 
-
-
 def captum_batched(network: Network, pairs: Pairs) -> Scores:
     """Return the same as :func:`batched`, by captum and a loop over the words."""
     from captum.attr import Saliency
@@ -96,7 +88,7 @@ def captum_batched(network: Network, pairs: Pairs) -> Scores:
     for items, encoded in batches(network, pairs):
         embeddings = network.model.get_input_embeddings()(encoded["input_ids"]).detach().requires_grad_()
         saliency = Saliency(_answer(network.model)).attribute(
-            embeddings, target=1, abs=False, additional_forward_args=tuple(_masks(encoded).values()))
+            embeddings, target=1, abs=False, additional_forward_args=tuple(encoded[name] for name in _MASKS))
         norms = saliency.norm(dim=-1).cpu()
         for row, item in enumerate(items):
             scores[item] = _pooled(norms[row], encoded, row)
@@ -107,10 +99,6 @@ def _answer(model: PreTrainedModel) -> Callable[..., Tensor]:
     def logits(embeddings: Tensor, *masks: Tensor) -> Tensor:
         return model(inputs_embeds=embeddings, **dict(zip(_MASKS, masks, strict=True))).logits
     return logits
-
-
-def _masks(encoded: BatchEncoding) -> dict[str, Tensor]:
-    return {name: encoded[name] for name in _MASKS}
 
 
 def _pooled(pieces: Tensor, encoded: BatchEncoding, row: int) -> Tensor:

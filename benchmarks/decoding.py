@@ -3,12 +3,11 @@
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import GPT2Config
 
 from benchmarks.harness import Context, Disagreement, Section, compare
-from models.common.decoding import Rules, beam_search
-from models.hcl.pretrained import Batch, DialoGpt
+from models.common.decoding import Rules
+from models.hcl.pretrained import Batch, DialoGpt, PieceModel
 
 PAD, END = 0, 1
 BEAMS, RULES = 4, Rules(END, PAD, 5, 20, (PAD,))
@@ -27,23 +26,16 @@ def run(context: Context) -> list[Section]:
 
 def _section(model: DialoGpt, count: int, context: Context) -> Section:
     batch = _prompts(count, model.config.vocab_size)
-    ours, theirs = by_ours(model, batch), model.rewrite(batch, RULES, BEAMS)
+    ours, theirs = PieceModel.rewrite(model, batch, RULES, BEAMS), model.rewrite(batch, RULES, BEAMS)
     if not torch.equal(ours, theirs):
         raise Disagreement(f"{(ours != theirs).any(-1).sum()} of {count} outputs differ from those of generate")
-    rows = compare({"ours": lambda: by_ours(model, batch),
+    rows = compare({"ours": lambda: PieceModel.rewrite(model, batch, RULES, BEAMS),
                     "transformers generate": lambda: model.rewrite(batch, RULES, BEAMS)}, context.repeats, items=count)
     sizes = model.config
     return Section(f"beam search, {count} texts at a time",
                    f"GPT-2 of {sizes.n_layer} layers of width {sizes.n_embd}, {sizes.vocab_size:,} word pieces, random "
                    f"weights; beam {BEAMS}, {RULES.min_length} to {RULES.max_length} tokens, {torch.get_num_threads()} "
                    f"threads", f"{count} of {count} outputs are equal token for token", [rows])
-
-
-@torch.no_grad()
-def by_ours(model: DialoGpt, batch: Batch) -> Tensor:
-    """Return tokens (B, L) as :meth:`DialoGpt.rewrite`, by our beam search over single steps of the same network."""
-    steps, start = model.begin(batch, 1 + RULES.max_length * BEAMS)
-    return beam_search(steps, start, RULES, num_beams=BEAMS)
 
 
 def _prompts(count: int, vocabulary: int) -> Batch:

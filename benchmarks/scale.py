@@ -130,8 +130,7 @@ def sections(rows: list[dict[str, Any]]) -> list[Section]:
         "A growing corpus", f"synthetic triples of short texts, a blank tokenizer with a tagger by endings, {_WORKERS} "
         f"workers, joins of {_MEMORY_GIB:g} GiB", "not compared, as there is one contender", [over_sizes(rows, STAGES)],
         ["MiB is the growth of the memory of the stage's process to the peak, without mapped files; its workers have "
-         "half a GiB each.",
-         "Annotate hardly grows, textrank slowly; ingest, keywords and graph take some bytes per text or node."])]
+         "half a GiB each."])]
     if by_id := over_sizes(rows, BY_ID):
         result.append(Section(
             "Stages that look texts up", "triples as above (`--pairs`), a BERT of two layers of 32, 10,000 pairs of "
@@ -154,7 +153,8 @@ def main(argv: list[str] | None = None) -> int:
             for row in measure(Path(folder), texts, given.pairs):
                 rows.append(row)
                 sys.stderr.write(f"{row}\n")
-    text = part("scale", "benchmarks.scale", sections(rows))
+    pairs = " --pairs" * given.pairs
+    text = part("scale", f"benchmarks.scale --texts {' '.join(map(str, given.texts))}{pairs}", sections(rows))
     sys.stdout.write(text + "\n")
     if given.write:
         write_parts({"scale": text})

@@ -18,12 +18,13 @@ from keycontrast.choice import is_whole
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
 from keycontrast.keywords import Keywords, Texts, listed
-from keycontrast.network import Containment, contained, phrase_graph
+from keycontrast.network import SEARCHED, Containment, contained, phrase_graph
 
 if TYPE_CHECKING:
     import networkx as nx
 
 _PAIR = ["keyword", "text_id"]
+_PIECE = 256  # texts that are Python objects at a time
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +54,7 @@ class KeywordGraph:
         strongest edges between them."""
         from keycontrast.picture import svg_of
 
-        if not isinstance(limit, int) or limit < 1:
+        if not is_whole(limit) or limit < 1:
             raise InputError(f"limit: must be a whole number from 1, the nodes to draw, found {limit!r}")
         return svg_of(self.nodes, self.edges, limit)
 
@@ -104,9 +105,10 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
     tokens = ranking.tokens(given)
     ranked = ranking.ranked(tokens, top)
     named = ranked.filter(pc.greater(ranked["score"], 0)).select(_PAIR)
-    with_texts = tokens.append_column("text", pa.array([str(given[row]) for row in tokens["text_id"].to_pylist()],
-                                                       pa.string()))
-    holding = contained([with_texts], Containment(named["keyword"].unique().to_pylist(), lemmas=False))
+    with_texts = tokens.select(SEARCHED).append_column("text", pa.array(
+        [str(given[row]) for row in tokens["text_id"].to_pylist()], pa.string()))
+    pieces = (with_texts.slice(start, _PIECE) for start in range(0, with_texts.num_rows, _PIECE))
+    holding = contained(pieces, Containment(named["keyword"].unique().to_pylist(), lemmas=False))
     held = pa.concat_tables([named, *(part.select(_PAIR) for part in holding)]).group_by(_PAIR).aggregate([])
     names = pc.unique(held["keyword"])
     names = names.take(pc.sort_indices(names))

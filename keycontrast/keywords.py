@@ -26,14 +26,14 @@ import pyarrow.compute as pc
 from keycontrast.choice import Choice, is_whole
 from keycontrast.encoders import source_of
 from keycontrast.errors import InputError, nearest, plain
-from keycontrast.network import Containment
+from keycontrast.network import LONGEST, Containment
 from keycontrast.ranking import Settings, ranker
 from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.chunks import Chunks, listed_words, with_candidates
 from keycontrast.ranking.methods import Ranking
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.reading import is_unicode
-from keycontrast.text.normal_form import normal_form
+from keycontrast.text.normal_form import INVISIBLE, normal_form
 from keycontrast.text.schemas import TOKENS
 from keycontrast.text.tokens import document_columns, token_table
 
@@ -56,6 +56,7 @@ _OF_VOCABULARY = ("tfidf", "pytextrank", "positionrank", "embedrank")
 _OF_SEEDS = ("pytextrank", "embedrank")
 _WORDS = 5  # of a phrase at most: 99 % of Inspec's keys have no more, and runs of names in figures do
 _CHUNK = 1024
+_INVISIBLE = str.maketrans(dict.fromkeys(INVISIBLE))
 _COLUMNS = {"row": pa.int64(), "rank": pa.int32(), "phrase": pa.string(), "keyword": pa.string(),
             "score": pa.float64(), "start": pa.int32(), "end": pa.int32()}
 _NOTHING = pa.table({name: pa.array([], kind) for name, kind in _COLUMNS.items()})
@@ -202,13 +203,15 @@ class Keywords:
         self._encoder = _encoder(encoder)
         self._seeds = listed_words("seed_words", seed_words)
         stops = frozenset(map(normal_form, listed_words("stop_words", stop_words)))
-        usual = _WORDS if ngram_range is None and candidates is None and method != "yake" else None  # whose have three
-        self._choice = Choice(10, diversity, min_count, ngram_range, threshold, stops, usual)
+        self._usual = _WORDS if ngram_range is None and candidates is None else None
+        self._choice = self._chooses(method, Choice(10, diversity, min_count, ngram_range, threshold, stops))
         self._vocabulary: Containment | None = None
         if candidates is not None:
             phrases = dict.fromkeys(map(normal_form, listed_words("candidates", candidates)))
             if not phrases:
                 raise InputError("candidates: the vocabulary is empty; leave it out, and noun chunks are ranked")
+            if longest := next((phrase for phrase in phrases if len(phrase) > LONGEST), None):
+                raise InputError(f"candidates: {longest[:40]!r}... has more than {LONGEST} characters; leave it out")
             self._vocabulary = Containment(phrases, lemmas=False)
         self._restricts = bool(stops) or self._vocabulary is not None
         self._idf: InverseFrequency | None = None
@@ -250,12 +253,16 @@ class Keywords:
             raise InputError("compare: fit has counted the phrases of one method for min_count; leave out fit")
         return Comparison(self._all(list(dict.fromkeys(methods)), texts, top), ids_of(texts))
 
+    def _chooses(self, method: str, choice: Choice) -> Choice:
+        """Return a choice with the limit of words, which yake's phrases, of three at most, do not need."""
+        return replace(choice, usual=None if method == "yake" else self._usual)
+
     def _all(self, methods: Sequence[str], texts: Texts, top: int) -> dict[str, Phrases]:
-        choice = replace(self._choice, top=top)
+        choices = {method: self._chooses(method, replace(self._choice, top=top)) for method in methods}
         if self._encoder != "bundled" and "embedrank" not in methods:
             raise InputError(f"encoder: it is of embedrank, not of {' or '.join(methods)}; choose that method too, or "
                              f"leave it out")
-        for method in methods:
+        for method, choice in choices.items():
             self._ranking(method, choice)  # what is wrong with the options is said before texts are read
         ids = ids_of(texts)
         parts = list(self._parts(texts, methods))
@@ -263,7 +270,7 @@ class Keywords:
         idf = self._idf or InverseFrequency.over_tables(tokens)
         total = sum(len(part.texts) for part in parts)
         phrases = {}
-        for method in methods:
+        for method, choice in choices.items():
             ranked_parts = list(map(self._ranker(method, choice, idf), tokens))
             counts = choice.counted(ranked_parts) if self._idf is None else self._counts
             table = pa.concat_tables([_NOTHING, *(self._chosen(method, choice, ranked, part, counts)
@@ -504,7 +511,7 @@ def _table(rows: pa.Table, part: _Part) -> pa.Table:
     phrases = []
     for row, first, last, phrase in zip(rows["text_id"].to_pylist(), begin.to_pylist(), end.to_pylist(),
                                         rows["phrase"].to_pylist(), strict=True):
-        given = str(part.texts[row - part.first])[first:last]
+        given = str(part.texts[row - part.first])[first:last].translate(_INVISIBLE)
         # Markup that stands inside a phrase is no part of it.
         phrases.append(given if given == phrase or normal_form(given) == normal_form(phrase)
                        else " ".join(phrase.split()))

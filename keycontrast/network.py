@@ -20,7 +20,7 @@ _SEED = 1
 # Columns of table ``tokens`` by which keywords are found in a text.
 SEARCHED = ["text_id", "start", "end", "lemma", "is_stop", "pos"]
 # Characters of a phrase that is searched for. A token costs up to the square of the longest phrase: hours, with pages.
-_LONGEST = 200
+LONGEST = 200
 # Passes of the Leiden algorithm; until it is stable takes several times as long, for a gain in the last digits.
 _PASSES = 10
 
@@ -146,7 +146,7 @@ class Containment:
     def __init__(self, keywords: Iterable[str], lemmas: bool) -> None:
         self.lemmas = lemmas
         self._known: dict[str, list[str]] = {}
-        for keyword in (phrase for phrase in keywords if len(phrase) <= _LONGEST):
+        for keyword in (phrase for phrase in keywords if len(phrase) <= LONGEST):
             self._known.setdefault(_bare(keyword), []).append(keyword)
         # Beginnings of keywords: runs of tokens are followed no further than one may still become a keyword.
         self._begun = {keyword[:length] for keyword in self._known for length in range(len(keyword) + 1)}
@@ -156,6 +156,8 @@ class Containment:
         """Yield first token, token after the last, and keyword of each occurrence in a text, given its tokens."""
         for first, start in enumerate(starts):
             for last in range(first, len(ends)):
+                if text.count("\n", starts[last], ends[last]) > 1:   # of two paragraphs
+                    break
                 form = _bare(text[start : ends[last]])
                 known = self._known.get(form, [])
                 if self.lemmas:

@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, cast
+from typing import IO, Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -135,14 +135,10 @@ def _damaged(path: Path, reason: str) -> InputError:
                       f"it again.")
 
 
-def _open_zstd(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], pa.input_stream(str(path), compression="zstd"))
-
-
 # By the ending of a name, with the bytes that such a file begins with.
 _PACKED: dict[str, tuple[bytes, Callable[[Path], Any]]] = {
     ".gz": (b"\x1f\x8b\x08", gzip.GzipFile), ".bz2": (b"BZh", bz2.BZ2File), ".xz": (b"\xfd7zXZ\0", lzma.LZMAFile),
-    ".zst": (b"\x28\xb5\x2f\xfd", _open_zstd)}
+    ".zst": (b"\x28\xb5\x2f\xfd", lambda path: pa.input_stream(str(path), compression="zstd"))}
 COMPRESSIONS = tuple(_PACKED)
 
 

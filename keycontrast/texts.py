@@ -1,5 +1,6 @@
 """The texts that a command is given: as arguments, in a file of lines or a table, or on standard input."""
 
+import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ class FileOptions:
     def __post_init__(self) -> None:
         try:
             "".encode(self.encoding)
+            codecs.lookup(self.encoding).decode(b"", "surrogateescape")
         except (LookupError, UnicodeError) as error:
             raise InputError(f"--encoding: no encoding is called {self.encoding!r}; utf-8, latin-1 and cp1252 are "
                              f"some.") from error

@@ -39,7 +39,7 @@ def diagnose() -> list[Finding]:
 
         params = load_params(PARAMS)
     checks: dict[str, tuple[Callable[[Any], Iterator[Finding]], str]] = {
-        "python": (_system, _AGAIN), "packages": (_packages, _AGAIN),
+        "packages": (_packages, _AGAIN),
         "params": (_params, "correct params.yaml, or write a new one: keycontrast use sample"),
         "language pipeline": (_language_pipeline, "name another in params.yaml (annotate.pipeline), or restore "
                                                   "data/language: git checkout data/language"),
@@ -71,13 +71,10 @@ def report(findings: list[Finding], console: Console) -> None:
     console.print(Text(f"{problems} problem{'s' * (problems != 1)}." if problems else "Everything is in order."))
 
 
-def _system(_: Any) -> Iterator[Finding]:
-    yield Finding("python", platform.python_version())
-    yield Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}")
-
-
 def _packages(_: Any) -> Iterator[Finding]:
-    """Compare installed packages with the requirements of the project."""
+    """Name the system, and compare installed packages with the requirements of the project."""
+    yield Finding("python", f"{platform.python_version()} on {platform.system()} {platform.release()}, "
+                            f"{platform.machine()}")
     good = 0
     for requirement in map(Requirement, requires("keycontrast") or []):
         marker = requirement.marker

@@ -47,16 +47,6 @@ def recipe_names(folder: Path = paths.RECIPES) -> dict[str, str]:
     return {name: first.lstrip("# ").strip() if first.startswith("#") else "" for name, first in firsts.items()}
 
 
-def _read(name: str, data: str | None, folder: Path, changes: Sequence[str],
-          called: str | None) -> tuple[dict[str, Any], str]:
-    """Return the content of a recipe with ``changes`` and ``data``, and the file that it is from."""
-    path = folder / f"{name}.yaml"
-    if not path.exists():
-        raise InputError(f"no recipe is called {name!r}; {nearest(name, recipe_names(folder))}")
-    content = _chosen(read_yaml(path), changes, str(path))
-    return _with_data(content if called is None else {**content, "recipe": called}, name, data), str(path)
-
-
 def _chosen(recipe: Any, changes: Sequence[str], place: str) -> dict[str, Any]:
     """Return what ``recipe`` with ``changes`` says of one data set, as content of params.
 
@@ -141,10 +131,14 @@ def plan(name: str, data: str | None = None, root: Path = Path(), changes: Seque
     Args:
         models: those of its models to take, with what they start from; all if there are none.
     """
-    content, place = _read(name, data, root / paths.RECIPES, changes, called)
-    content = _part(content, models, place) if models else content
-    params, content = parse_params(content, place), with_what_dvc_reads(content)[0]
-    text = params_text(content, Path(place).read_text(encoding="utf-8"))
+    path = root / paths.RECIPES / f"{name}.yaml"
+    if not path.exists():
+        raise InputError(f"no recipe is called {name!r}; {nearest(name, recipe_names(path.parent))}")
+    content = _chosen(read_yaml(path), changes, str(path))
+    content = _with_data(content if called is None else {**content, "recipe": called}, name, data)
+    content = _part(content, models, str(path)) if models else content
+    params, content = parse_params(content, str(path)), with_what_dvc_reads(content)[0]
+    text = params_text(content, path.read_text(encoding="utf-8"))
     written = root / paths.PARAMS
     present = written.read_text(encoding="utf-8", errors="replace") if written.exists() else ""
     lines = unified_diff(present.splitlines(), text.splitlines(), f"{paths.PARAMS} (now)", f"{paths.PARAMS} ({name})",

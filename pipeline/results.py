@@ -94,6 +94,5 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
 
 
 def _cells(values: Mapping[str, Any], columns: Sequence[Metric]) -> list[str]:
-    pairs = ((column, values.get(column.key)) for column in columns)
     return [f"{value:.{min(column.digits, _DIGITS)}f}" if isinstance(value, int | float) else "-"
-            for column, value in pairs]
+            for column in columns for value in [values.get(column.key)]]

@@ -157,3 +157,21 @@ def test_any_pipeline_reads_texts_and_stays_as_it_is(tmp_path):
     for held in (["ball"], [tagged("ball")]):
         with pytest.raises(InputError, match="no lemmas"):
             keywords(held, "pytextrank", pipeline=tagged)
+
+
+@pytest.mark.parametrize(("text", "options", "phrases"), [
+    ("<h1>北京大学</h1>\n<p>清华大学的学生</p>", {"language": "zh"}, ["北京大学", "清华大学", "学生"]),
+    ("The data\u00adbase sys\u200btem is big.", {}, ["database system"]), ("A \u202ered\u202c ball", {}, ["red ball"]),
+    ("Battery-electric buses need charging plans.", {"stop_words": ["battery"]}, ["electric buses", "plans"]),
+    ("ẞIG NEW PUMP STATION. The small dog.", {}, ["ẞIG NEW PUMP STATION", "small dog"]),
+    ("I like the dog\n\ncat food is cheap.", {"candidates": ["dog cat", "cat food"]}, ["cat food"])])
+def test_phrases_as_they_are_given(text, options, phrases):
+    assert {phrase.text for phrase in Keywords(**options).rank(text)[0]} == set(phrases)
+
+
+def test_the_method_of_the_constructor_changes_no_comparison():
+    text = "The new state of the art water pump filter test station report shows water pumps."
+    tables = [Keywords(method).compare(["tfidf", "yake"], text).table for method in ("tfidf", "yake")]
+    assert tables[0].equals(tables[1])
+    with pytest.raises(InputError, match=r"candidates: 'x+'\.\.\. has more than 200 characters"):
+        Keywords(candidates=["dog", "x" * 201])

@@ -89,7 +89,8 @@ def _described_nouns(block: TokenBlock) -> tuple[np.ndarray, np.ndarray]:
     follows = np.zeros(len(inside), dtype=bool)  # whether the next token is of the same text
     follows[:-1] = block.text[1:] == block.text[:-1]
     glued = follows & ~block.space_after
-    hyphens = _between(block.matching(_JOINING.__contains__), block.matching(str.isalnum), glued)
+    words = block.matching(str.isalnum) & ~among(pos, frozenset({_NO_WORD}))
+    hyphens = _between(block.matching(_JOINING.__contains__), words, glued)
     for apart in (-1, 0, 1):
         inside[hyphens + apart] = True
     breaks = block.matching(lambda word: word.isspace() and not parts_paragraphs(word))

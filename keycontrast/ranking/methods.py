@@ -1,10 +1,10 @@
 """The ranking methods, each in three steps over a block of texts: graph, scores of nodes, scores of spans.
 
-``mihalcea`` is TextRank as Mihalcea and Tarau (2004) describe it. ``pytextrank`` (the default) and ``positionrank``
-(Florescu and Caragea 2017) are those of the pytextrank package: corrected (``compat: none``: co-occurrences of both
-directions count, the tolerance is absolute, ties fall by score, IDF and position) or as in that package (``compat:
-pytextrank``). ``tfidf`` has no graph. ``topicrank`` (Bougouin, Boudin and Daille 2013) and ``biasedtextrank`` (Kazemi,
-Pérez-Rosas and Mihalcea 2020) are computed by that package alone (``engine: package``).
+``mihalcea`` is TextRank of Mihalcea and Tarau (2004), with co-occurrences as weights. ``pytextrank`` (the default) and
+``positionrank`` (Florescu and Caragea 2017) are those of the pytextrank package: corrected (``compat: none``: co-
+occurrences of both directions count, the tolerance is absolute, ties fall by score, IDF and position) or as in that
+package (``compat: pytextrank``). ``tfidf`` has no graph. ``topicrank`` (Bougouin, Boudin and Daille 2013) and
+``biasedtextrank`` (Kazemi, Pérez-Rosas and Mihalcea 2020) are computed by that package alone (``engine: package``).
 """
 
 from collections.abc import Callable

@@ -2,6 +2,8 @@
 
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -47,11 +49,12 @@ class YakeRanking:
         # Twice as many, of which some cross paragraphs; a longer list of the package begins with the shorter one.
         extract = _extractor(self.language, self.ngrams, 2 * self.top).extract_keywords
         candidates: list[tuple[int, int, int, float]] = []
-        for row, (text, starts, ends) in enumerate(written_texts(block)):
-            placed = ((_place(phrase, text, starts, ends), score) for phrase, score in extract(text))
-            for place, score in islice(((place, score) for place, score in placed if place is not None), self.top):
-                start, end = place + block.offsets[row]
-                candidates.append((row, start, end, 1 / float(score)))
+        with _raising():
+            for row, (text, starts, ends) in enumerate(written_texts(block)):
+                placed = ((_place(phrase, text, starts, ends), score) for phrase, score in extract(text))
+                for place, score in islice(((place, score) for place, score in placed if place is not None), self.top):
+                    start, end = place + block.offsets[row]
+                    candidates.append((row, start, end, 1 / float(score)))
         places = np.array([candidate[:3] for candidate in candidates], dtype=np.int64).reshape(-1, 3)
         score = np.array([candidate[3] for candidate in candidates], dtype=np.float64)
         return without_graph(block, Spans(*places.T), score, scrub=False)
@@ -80,6 +83,17 @@ class _Raised(logging.Handler):
         raise InputError(f"yake: {record.getMessage()}")
 
 
+@contextmanager
+def _raising() -> Iterator[None]:
+    """Raise during the block what the package logs."""
+    log, handler = logging.getLogger("yake"), _Raised(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
 @cache
 def _extractor(language: str, ngrams: int, top: int) -> Any:
     try:
@@ -87,7 +101,4 @@ def _extractor(language: str, ngrams: int, top: int) -> Any:
     except ModuleNotFoundError as error:
         raise InputError(f"method yake needs the package yake ({error}). Install it: pip install 'keycontrast[yake]', "
                          f"or `make env` in a clone.") from error
-    log = logging.getLogger(KeywordExtractor.__module__)
-    if not any(isinstance(handler, _Raised) for handler in log.handlers):
-        log.addHandler(_Raised(logging.WARNING))
     return KeywordExtractor(lan=language, n=ngrams, top=top)

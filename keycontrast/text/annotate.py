@@ -1,17 +1,15 @@
 """Texts annotated chunk by chunk, in this process or in several, by a spaCy pipeline or by jieba."""
 
-import ctypes
+import os
 import re
-import signal
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache, partial
 from itertools import islice
-from multiprocessing import get_context
-from threading import Lock
+from multiprocessing import get_context, parent_process
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
     from keycontrast.text.chinese import JiebaAnnotator
 
-_DIES_WITH_PARENT = 1   # PR_SET_PDEATHSIG of Linux
 # A pipeline frees what it stored for some texts before it reads others, so threads take turns.
 _READING = Lock()
 # Languages of the pipeline `embedded`.
@@ -163,8 +160,13 @@ def _by_processes(chunks: Iterable[pa.Table], reading: tuple[str, str, bool], wo
 
 
 def _begin() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    # Not by PR_SET_PDEATHSIG, which follows the thread that asked for the worker.
+    parent_process().join()     # type: ignore[union-attr]
+    os._exit(1)
 
 
 def _annotate(chunk: pa.Table, name: str, language: str, cleaning: bool) -> pa.Table:

@@ -91,7 +91,7 @@ _MARKUP: list[_Rule] = [
     (re.compile(r"<(script|style)\b[^<>]*>(?:(?!<\1\b).)*?</\1\s*>", re.DOTALL | re.IGNORECASE), _BREAK, 0),
     (re.compile(r"<!--(?:(?!<!--).)*?-->|<!doctype[^<>]*>|<\?xml[^<>]*>", re.DOTALL | re.IGNORECASE), _SPACE, 0),
     *_TAGS,
-    (re.compile(r"</[A-Za-z][A-Za-z0-9]*(?![A-Za-z0-9>])|<(?:br|hr|p|b|i|u|em|a|div|span|li|ul|td|tr)\s*/?\s*$"),
+    (re.compile(r"</[A-Za-z][A-Za-z0-9]*(?![A-Za-z0-9>])|<(?:br|hr|p|b|i|u|em|a|div|span|li|ul|td|tr)\s*+/?\s*+$"),
      _SPACE, 0),
     (re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"),
      lambda match: html.unescape(match[0]), 0),
@@ -160,7 +160,7 @@ def clean(text: str, chinese: bool = False) -> Cleaned:
         cleaned.apply(_LETTERS)
     cleaned.apply(_SIGNS)
     if chinese:
-        cleaned.replace(BETWEEN_HAN, _NOTHING)
+        cleaned.replace(BETWEEN_HAN, lambda match: "\n\n" if match[0].count("\n") > 1 else "")
     if cleaned.text != text:
         cleaned.replace(_GAP, _one_break)
     cleaned.read = _small(cleaned.text)
@@ -177,8 +177,9 @@ def _small(text: str) -> str:
 def _as_sentence(match: Match[str]) -> str:
     run = match[0]
     words = [word for word in run.split() if any(map(str.isalpha, word))]
-    if len(words) < 3 or run != run.upper() or len(run.lower()) != len(run):
+    if len(words) < 3 or run != run.upper():
         return run
     small = run.lower()
     first = len(small) - len(small.lstrip())
-    return small[:first] + small[first:first + 1].upper() + small[first + 1:]
+    sentence = small[:first] + small[first:first + 1].upper() + small[first + 1:]
+    return sentence if len(sentence) == len(run) else run    # places of letters stay

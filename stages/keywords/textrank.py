@@ -2,19 +2,16 @@
 
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from keycontrast.ranking import Settings
+from stages.keywords.params import TextRank
 from stages.keywords.ranking_stage import rank_data_set, ranked_tokens
 from stages.run.process import StageProcess, run_stage
-
-if TYPE_CHECKING:
-    from stages.keywords.params import TextRank
 
 run = partial(ranked_tokens, "textrank")
 
 
-def ranking(params: "TextRank", language: str) -> Settings:
+def ranking(params: TextRank, language: str) -> Settings:
     """Return the ranking of block ``textrank``."""
     return Settings(language=language, **{name: value for name, value in dict(params).items() if name != "phrases"})
 
