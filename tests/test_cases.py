@@ -178,7 +178,7 @@ def test_a_class_of_the_test_that_training_lacks_and_texts_of_another_language_a
     write_json(DatasetPaths("d").metrics("annotate"), {"texts": 6, "other_language": 2})
     unseen, foreign = data_warnings("d", {"ingest@d", "annotate@d"})
     assert unseen.startswith("no text of class 'c' is in training")
-    assert foreign.startswith("2 of 6 texts are not written")
+    assert foreign.startswith("2 of 6 texts are not in the data")
     assert data_warnings("d", {"ingest@other"}) == []
 
 
