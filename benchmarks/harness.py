@@ -22,14 +22,14 @@ import psutil
 DOCUMENT = Path("docs") / "performance.md"
 # Of `python -m benchmarks NAME`.
 NAMES = ("keywords", "attribution", "graph", "training", "decoding", "flow")
-ORDER = (*NAMES, "scale", "gpu")  # of the document's parts
+ORDER = (*NAMES, "scale", "scale by id", "gpu")  # of the document's parts
 WANTED = "a checkout of github.com/DaSESmartEdu/PGKPR (measured at commit ef618f4)"
 _CPU = Path("/proc/cpuinfo")
 _PACKAGES = ("torch", "transformers", "numpy", "scipy", "pyarrow", "pandas", "duckdb", "spacy", "pytextrank",
              "networkx", "captum")
 _INTRODUCTION = """# Performance
 
-`python -m benchmarks --write` writes this page, and `python -m benchmarks.scale --write` its part on scale. Each part
+`python -m benchmarks --write` writes this page, but the parts on scale, whose commands take `--write` too. Each part
 names the command that measures it again. Contenders that compute the same must give the same answers; then all run in
 turn. "Times as long" compares each median with the first row of its group. Absolute times hold only for the machine of
 the part."""

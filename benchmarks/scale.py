@@ -124,19 +124,15 @@ def over_sizes(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[st
     return list(lines.values())
 
 
-def sections(rows: list[dict[str, Any]]) -> list[Section]:
-    """Return the measurements as sections of the document."""
-    result = [Section(
-        "A growing corpus", f"synthetic triples of short texts, a blank tokenizer with a tagger by endings, {_WORKERS} "
-        f"workers, joins of {_MEMORY_GIB:g} GiB", "not compared, as there is one contender", [over_sizes(rows, STAGES)],
-        ["MiB is the growth of the memory of the stage's process to the peak, without mapped files; its workers have "
-         "half a GiB each."])]
-    if by_id := over_sizes(rows, BY_ID):
-        result.append(Section(
-            "Stages that look texts up", "triples as above (`--pairs`), a BERT of two layers of 32, 10,000 pairs of "
-            "training for the classifier", "not compared, as there is one contender", [by_id],
-            ["MiB is as above. Some 300 MiB of a stage with a network are PyTorch."]))
-    return result
+def section(rows: list[dict[str, Any]], pairs: bool) -> Section:
+    """Return the measurements as a section of the document; with ``pairs``, of the stages that look texts up."""
+    title, workload, names, note = (
+        ("Stages that look texts up", "triples as above, a BERT of two layers of 32, 10,000 pairs of training for the "
+         "classifier", BY_ID, "Some 300 MiB of a stage with a network are PyTorch.") if pairs else
+        ("A growing corpus", f"synthetic triples of short texts, a blank tokenizer with a tagger by endings, "
+         f"{_WORKERS} workers, joins of {_MEMORY_GIB:g} GiB", STAGES, "Workers have half a GiB each besides."))
+    return Section(title, workload, "not compared, as there is one contender", [over_sizes(rows, names)], [
+        f"MiB is the growth of the memory of the stage's process to the peak, without mapped files. {note}"])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -153,11 +149,12 @@ def main(argv: list[str] | None = None) -> int:
             for row in measure(Path(folder), texts, given.pairs):
                 rows.append(row)
                 sys.stderr.write(f"{row}\n")
-    pairs = " --pairs" * given.pairs
-    text = part("scale", f"benchmarks.scale --texts {' '.join(map(str, given.texts))}{pairs}", sections(rows))
+    name, option = ("scale by id", " --pairs") if given.pairs else ("scale", "")
+    text = part(name, f"benchmarks.scale --texts {' '.join(map(str, given.texts))}{option}", [
+        section(rows, given.pairs)])
     sys.stdout.write(text + "\n")
     if given.write:
-        write_parts({"scale": text})
+        write_parts({name: text})
     return 0
 
 
