@@ -92,6 +92,37 @@ def assert_same(first, second):
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+class Exact(Regression):
+    """The same without dropout and noise."""
+
+    def train_batch(self, batch, step):
+        self.seen.append((step.epoch, step.number, batch["items"].tolist()))
+        return ((self.module(batch["x"]).squeeze(1) - batch["y"]) ** 2).sum() / len(step.batch), {}
+
+
+@pytest.mark.parametrize("changes", [{}, {"optimiser": "adam", "clip": None, "schedule": "constant"}], ids=str)
+def test_a_step_is_the_optimisers_with_all_its_settings(changes):
+    settings = replace(Settings(epochs=2, batch_size=4, betas=(0.5, 0.8), eps=1e-3, weight_decay=0.3, warmup=0.3,
+                                clip=0.1), **changes)
+    task, plain = Exact(dropout=0.0, validation=[2.0, 1.0]), Exact(dropout=0.0)
+    fit(task, settings, Memory(), SEED)
+    groups = plain.parameter_groups()
+    optimiser = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.optimiser](
+        [{"params": list(group.parameters)} for group in groups], betas=settings.betas, eps=settings.eps,
+        weight_decay=settings.weight_decay)
+    for _, number, items in task.seen:
+        for group, own in zip(optimiser.param_groups, groups, strict=True):
+            group["lr"] = own.rate * settings.rate_factor(number, settings.total_steps(plain.n_train))
+        optimiser.zero_grad()
+        errors = plain.module(plain.x[items]).squeeze(1) - plain.y[items]
+        (errors**2).mean().backward()
+        if settings.clip is not None:
+            nn.utils.clip_grad_norm_(plain.module.parameters(), settings.clip)
+        optimiser.step()
+    for name, tensor in weights(task).items():
+        torch.testing.assert_close(tensor, weights(plain)[name], atol=1e-6, rtol=1e-5, msg=name)
+
+
 @pytest.fixture(scope="module")
 def uninterrupted():
     task = Regression()
