@@ -105,7 +105,7 @@ class Choice:
             return
         if not keywords:
             return
-        unit = (vectors or _by_words)(keywords)
+        cosines = _cosines(vectors(keywords)) if vectors else _by_words(keywords)
         best = scores.max()
         worth = (1 - self.diversity) * (scores / best if best > 0 else np.zeros(len(scores)))
         like = np.zeros(len(scores))
@@ -114,7 +114,7 @@ class Choice:
             value = np.where(left, worth - self.diversity * like, -np.inf)
             place = int(value.argmax())  # the first of equals: as they were ranked
             left[place] = False
-            near = unit @ unit[place]
+            near = cosines(place)
             like = np.maximum(like, near) if count else near
             yield place
 
@@ -134,14 +134,16 @@ def _is_number(value: object) -> bool:
             and value == value)
 
 
-def _by_words(keywords: Sequence[str]) -> np.ndarray:
-    """Return unit vectors over the words of ``keywords``, or over the signs of a Chinese one."""
+def _cosines(unit: np.ndarray) -> Callable[[int], np.ndarray]:
+    return lambda place: unit @ unit[place]
+
+
+def _by_words(keywords: Sequence[str]) -> Callable[[int], np.ndarray]:
+    """Return a function from a place in ``keywords`` to the cosines of all with that one: by sets of their words, or of
+    the signs of a Chinese one."""
     sets = [set(keyword if _HAN.search(keyword) else keyword.split(" ")) for keyword in keywords]
-    column = {word: place for place, word in enumerate(sorted(set().union(*sets)))}
-    vectors = np.zeros((len(sets), len(column)))
-    for row, words in enumerate(sets):
-        vectors[row, [column[word] for word in words]] = len(words) ** -0.5
-    return vectors
+    sizes = np.array(list(map(len, sets)))
+    return lambda place: np.array([len(words & sets[place]) for words in sets]) / np.sqrt(sizes * sizes[place])
 
 
 def _ranked_anew(table: pa.Table, ranks: Sequence[int]) -> pa.Table:
