@@ -89,6 +89,16 @@ def test_samples_are_drawn_by_seed(paraphraser, items):
     assert means[0] == means[1]
 
 
+def test_every_setting_of_the_search_reaches_the_decoder(paraphraser, items, monkeypatch):
+    wanted = {"search": "contrastive", "num_beams": 3, "min_length": 1, "max_length": 7, "length_penalty": 0.4,
+              "top_k": 4, "alpha": 0.2}
+    given, search = [], type(paraphraser.model).generate_from
+    monkeypatch.setattr(type(paraphraser.model), "generate_from", lambda model, conditions, z, **settings:
+                        given.append(settings) or search(model, conditions, z, **settings))
+    run(items, paraphraser, decode(**wanted), seed=1)
+    assert given and all(settings == wanted for settings in given)
+
+
 def test_draws_of_keywords_are_even_and_leave_out_the_own_one_and_none():
     frame = pd.DataFrame({"example_id": range(3000), "unseen_text": "x", "keyword": ["b", NO_KEYWORD, "unseen"] * 1000})
     drawn = with_keywords(frame, "random", ["c", NO_KEYWORD, "a", "b"], seed=4)["keyword"]
