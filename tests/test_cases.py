@@ -1,6 +1,5 @@
 """Texts as people have them: markup, emoji, formulas, odd encodings, codes, other languages."""
 
-import time
 import warnings
 
 import pytest
@@ -86,10 +85,9 @@ def test_a_phrase_with_markup_within_is_written_without(text, phrase):
 
 
 @pytest.mark.parametrize("sign", ["<!--", "$a", "[[a", "{{a|", "<a b", "\\emph{", "<script>", "A-", "\u200d\U0001f467"])
-def test_long_runs_of_signs_are_read_in_time(sign):
-    started = time.perf_counter()
-    clean(sign * 20_000)
-    assert NAME.fullmatch(sign * 20_000) is None and time.perf_counter() - started < 20
+def test_long_runs_of_signs_are_read_in_linear_time(sign):
+    clean(sign * 200_000)   # by the square of its length this takes hours
+    assert NAME.fullmatch(sign * 200_000) is None
 
 
 def test_headlines_have_the_phrases_of_sentences():
