@@ -259,9 +259,6 @@ class Keywords:
 
     def _all(self, methods: Sequence[str], texts: Texts, top: int) -> dict[str, Phrases]:
         choices = {method: self._chooses(method, replace(self._choice, top=top)) for method in methods}
-        if self._encoder != "bundled" and "embedrank" not in methods:
-            raise InputError(f"encoder: it is of embedrank, not of {' or '.join(methods)}; choose that method too, or "
-                             f"leave it out")
         for method, choice in choices.items():
             self._ranking(method, choice)  # what is wrong with the options is said before texts are read
         ids = ids_of(texts)
@@ -321,8 +318,11 @@ class Keywords:
         parts = self._parts(texts, [self._method])
         return pa.concat_tables([TOKENS.empty_table(), *(part.tokens for part in parts)]).combine_chunks()
 
-    def _parts(self, texts: Texts, methods: Iterable[str]) -> Iterator[_Part]:
+    def _parts(self, texts: Texts, methods: Sequence[str]) -> Iterator[_Part]:
         """Yield the token rows of texts or documents, a thousand at a time, annotated as ``methods`` need it."""
+        if self._encoder != "bundled" and "embedrank" not in methods:
+            raise InputError(f"encoder: it is of embedrank, not of {' or '.join(methods)}; choose that method too, or "
+                             f"leave it out")
         needed = [name for name in _CALLED if any(name in _NEEDED.get(method, ("POS",)) for method in methods)]
         total = len(texts) if isinstance(texts, Sized) and not isinstance(texts, str) and not _is_doc(texts) else None
         given = listed(texts)

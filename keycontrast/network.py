@@ -19,7 +19,7 @@ DAMPING = 0.85
 _SEED = 1
 # Columns of table ``tokens`` by which keywords are found in a text.
 SEARCHED = ["text_id", "start", "end", "lemma", "is_stop", "pos"]
-# Characters of a phrase that is searched for. A token costs up to the square of the longest phrase: hours, with pages.
+# Characters of a phrase that is searched for: time per token grows with the square of the longest phrase.
 LONGEST = 200
 # Passes of the Leiden algorithm; until it is stable takes several times as long, for a gain in the last digits.
 _PASSES = 10

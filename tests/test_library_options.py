@@ -10,7 +10,7 @@ import spacy
 from ranking_tables import by_chance
 from tiny_project import save_encoder
 
-from keycontrast import InputError, Keywords, load_pipeline
+from keycontrast import InputError, Keywords, keyword_graph, load_pipeline
 from keycontrast.ranking import Settings
 from keycontrast.ranking.embedrank import EmbedRanking
 from keycontrast.ranking.package import docs
@@ -137,6 +137,10 @@ def test_encoders_of_every_kind(tmp_path):
     with ThreadPoolExecutor(4) as pool:
         assert len({str(table.to_pylist()) for table in pool.map(lambda _: own.rank(TEXTS).table, range(20))}) == 1
     assert keywords(TEXTS[0], "embedrank", encoder=Letters()) == [["black money", "new york"]]
+    unused = Keywords(encoder=Letters())
+    for use in (unused.rank, unused.fit, lambda texts: keyword_graph(texts, keywords=unused)):
+        with pytest.raises(InputError, match="it is of embedrank, not of tfidf"):
+            use(TEXTS)
 
 
 def test_any_pipeline_reads_texts_and_stays_as_it_is(tmp_path):

@@ -8,25 +8,21 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import csr_matrix
 
 from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.examples import TURN
+from stages.common.retrieval import Scores, bm25, word_counts
 from stages.common.seeds import derived_seed, generator, seed_everything
 from stages.ingest.items import Items
 from stages.ingest.splits import TEST, VALIDATION
 from stages.ingest.text_keys import HAN, order_key, overlap_tokens, text_key
 from stages.ingest.texts import NO_TEXT, TextFile, TextLists, grouped
 
-# Returns the scores of all texts of a pool for those at given places, (n_places, n_pool); -inf is never chosen.
-Scores = Callable[[np.ndarray], np.ndarray]
 # Returns the unit vectors of texts, (n_texts, d) float32.
 Embed = Callable[[Sequence[str]], np.ndarray]
 
-# BM25: the usual saturation of repeated terms and share of length normalisation.
-_K1, _B = 1.2, 0.75
 _RUNS = re.compile(rf"[{HAN}]+|[^\W_{HAN}]+")
 _HAN_RUN = re.compile(rf"[{HAN}]")
 _BATCH, _CELLS = 2**12, 4_000_000
@@ -40,7 +36,7 @@ def overlap(texts: Iterable[str]) -> Scores:
 
     Float32 is exact enough: quotients of numbers below 2**11 differ whenever the fractions do.
     """
-    words = _counts(texts, overlap_tokens).astype(np.float32)
+    words = word_counts(texts, overlap_tokens).astype(np.float32)
     columns, sizes = words.T.tocsr(), np.diff(words.indptr).astype(np.float32)
 
     def scores(places: np.ndarray) -> np.ndarray:
@@ -50,30 +46,6 @@ def overlap(texts: Iterable[str]) -> Scores:
         return quotients
 
     return scores
-
-
-def bm25(texts: Iterable[str]) -> Scores:
-    """Return the BM25 scores of ``texts`` for each other (Robertson and Zaragoza 2009, section 3).
-
-    score(q, d) = sum over the terms t of q, repetitions counted, of
-    idf(t) tf(t, d) (k1 + 1) / (tf(t, d) + k1 (1 - b + b |d| / mean length)), with
-    idf(t) = ln(1 + (n - n_t + 0.5) / (n_t + 0.5)), which is positive also for terms of most texts.
-    """
-    counts = _counts(texts, terms).astype(np.float64)
-    n, lengths, holders = counts.shape[0], np.asarray(counts.sum(axis=1)).ravel(), counts.count_nonzero(axis=0)
-    idf = np.log1p((n - holders + 0.5) / (holders + 0.5))
-    damping = np.repeat(_K1 * (1 - _B + _B * lengths / lengths.mean()), np.diff(counts.indptr))
-    weights = counts.copy()
-    weights.data = idf[counts.indices] * counts.data * (_K1 + 1) / (counts.data + damping)
-    columns = weights.T.tocsr()
-    return lambda places: (counts[places] @ columns).toarray()
-
-
-def _counts(texts: Iterable[str], words_of: Callable[[str], Iterable[str]]) -> csr_matrix:
-    """Return how often the texts have each word, (n_texts, n_words)."""
-    from sklearn.feature_extraction.text import CountVectorizer  # 50 MiB that other data sets do not need
-
-    return CountVectorizer(analyzer=words_of, dtype=np.int32).fit_transform(texts)
 
 
 def terms(text: str) -> list[str]:
@@ -167,8 +139,8 @@ def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray
             others = vectors if outputs is inputs else _vectors(texts, outputs, embed)
             ranked = _ranked(cosines(vectors, others, ceiling), queries, group[inputs])
         elif way == "bm25":
-            ranked = _ranked(bm25(texts[number].replace(TURN, " ") for number in inputs.tolist()), queries,
-                             group[inputs])
+            counts = word_counts((texts[number].replace(TURN, " ") for number in inputs.tolist()), terms)
+            ranked = _ranked(bm25(counts), queries, group[inputs])
         else:
             ranked = _ranked(overlap(map(texts.__getitem__, inputs.tolist())), queries, group[inputs])
         chosen[mine] = [_first((int(outputs[place]) for place in places), refused(int(item)))

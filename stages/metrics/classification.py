@@ -30,8 +30,8 @@ def class_statistics(labels: np.ndarray, predicted: np.ndarray, n_classes: int,
     metrics = {"accuracy": mean_statistic(correct),
                "macro_f1": Statistic(sums[:, :2 * n_classes], _macro_f1), "weighted_f1": Statistic(sums, _weighted_f1)}
     if confidence is not None:
-        gaps = (correct - confidence.probability)[:, None] * _one_hot(bin_of(confidence.probability, confidence.bins),
-                                                                   confidence.bins)
+        bins = _one_hot(bin_of(confidence.probability, confidence.bins), confidence.bins)
+        gaps = (correct - confidence.probability)[:, None] * bins
         metrics |= {"nll": mean_statistic(confidence.nll), "brier": mean_statistic(confidence.brier),
                     "ece": Statistic(np.concatenate([gaps, np.ones((len(gaps), 1))], axis=1), _calibration_error)}
     return metrics

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.feature_extraction.text import TfidfTransformer
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, GPT2Config, PreTrainedTokenizerBase, T5Config
 
@@ -20,6 +21,7 @@ from models.hcl.pretrained import Batch, t5_config
 from stages.common.encoders import resolve_encoder
 from stages.common.examples import structure_of
 from stages.common.paths import DatasetPaths
+from stages.common.retrieval import bm25, word_counts
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed
 from stages.common.training import TRAINED_ON_FILE, loop_settings
@@ -33,7 +35,6 @@ from stages.tracks.hcl.data import STAGE, Marks, TripleBatches
 _FAMILIES = {"dialogpt": ("gpt2",), "simctg": ("gpt2",), "t5": ("t5", "mt5"), "t5_claps": ("t5", "mt5")}
 # T5's prefix, by the structure of the data set.
 _TASKS = {"dialogue": "reply: ", "stories": "continue: "}
-_K1, _B = 1.2, 0.75  # of BM25
 _ROWS = 256  # items that are compared with all others at once
 
 
@@ -186,52 +187,28 @@ class CandidateBatches(TripleBatches):
 def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], top: int = 5,
                tail: int = 5, label: bool = False, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Return candidates (n, C) of items, by their word pieces, at most top + tail, and scores (n, 2, C)."""
-    n, size = len(sources), 1 + max(max(row, default=0) for row in [*sources, *targets])
-    x, y = (_counts(rows, size) for rows in (sources, targets))
-    held = x.indices()[1].bincount(minlength=size)
-    idf = torch.log1p((n - held + 0.5) / (held + 0.5))
-    lengths = torch.tensor([float(len(row)) for row in sources])[x.indices()[0]]
-    tf = x.values() / (x.values() + _K1 * (1 - _B + _B * lengths / lengths.mean()))
-    saturated, (x_vectors, y_vectors) = _with_values(x, tf), (_unit(part, idf) for part in (x, y))
-    order = torch.from_numpy(np.random.default_rng(seed).permutation(n)).float() / n * 1e-6  # decides ties alone
-    count, chosen, scores = min(top + tail, n if label else n - 1), [], []
-    itself = torch.tensor(torch.inf if label else -torch.inf)
+    n = len(sources)
+    counts = word_counts([*sources, *targets], list)
+    alike_of = bm25(counts[:n])
+    order = np.random.default_rng(seed).permutation(n) / n * 1e-6  # decides ties alone
+    count, chosen = min(top + tail, n if label else n - 1), []
     for first in range(0, n, _ROWS):
-        rows = torch.arange(first, min(first + _ROWS, n))
-        alike = torch.sparse.mm(saturated, (x.index_select(0, rows).to_dense() * idf).T).T - order  # (b, n)
-        best = alike.index_put((rows - first, rows), itself).topk(min(top, count), dim=-1).indices
-        alike.scatter_(1, torch.cat([rows.unsqueeze(1), best], dim=-1), torch.inf)
-        worst = alike.topk(count - best.shape[1], dim=-1, largest=False).indices
-        chosen.append(torch.cat([best, worst], dim=-1))
-        cosines = [torch.sparse.mm(left, other.index_select(0, rows).to_dense().T).T.gather(1, chosen[-1])
-                   for left, other in ((x_vectors, y_vectors), (y_vectors, x_vectors))]
-        scores.append(torch.stack(cosines, dim=1))
-    others = torch.cat(chosen)
-    if not label:
-        return others, torch.cat(scores).clamp(0, 1)
-    x, y = (torch.from_numpy(pd.factorize(pd.Series(list(map(tuple, rows))))[0]) for rows in (sources, targets))
-    own = torch.arange(n).unsqueeze(1)
-    pairs = torch.stack([x[others] * n + y[own], x[own] * n + y[others]], dim=1)
-    return others, torch.isin(pairs, x * n + y).float()
-
-
-def _counts(rows: Sequence[Sequence[int]], size: int) -> Tensor:
-    """Return how often each row has each piece, sparse (n, V)."""
-    places = torch.tensor([[number, piece] for number, row in enumerate(rows) for piece in row], dtype=torch.int64)
-    return torch.sparse_coo_tensor(places.view(-1, 2).T, torch.ones(len(places)), (len(rows), size),
-                                   check_invariants=False).coalesce()
-
-
-def _unit(counts: Tensor, idf: Tensor) -> Tensor:
-    """Return rows of tf times idf, each of length 1."""
-    rows, columns = counts.indices()
-    values = counts.values() * idf[columns]
-    return _with_values(counts, values / rows.bincount(values**2, len(counts)).sqrt()[rows])
-
-
-def _with_values(like: Tensor, values: Tensor) -> Tensor:
-    return torch.sparse_coo_tensor(like.indices(), values.float(), like.shape, is_coalesced=True,
-                                   check_invariants=False)
+        rows = torch.arange(first, min(first + _ROWS, n)).unsqueeze(1)
+        alike = torch.from_numpy(alike_of(rows.flatten().numpy()) - order)  # (b, n)
+        best = alike.scatter_(1, rows, torch.inf if label else -torch.inf).topk(min(top, count), dim=-1).indices
+        alike.scatter_(1, torch.cat([rows, best], dim=-1), torch.inf)
+        chosen.append(torch.cat([best, alike.topk(count - best.shape[1], dim=-1, largest=False).indices], dim=-1))
+    others, own = torch.cat(chosen), torch.arange(n).unsqueeze(1)
+    if label:
+        x, y = (torch.from_numpy(pd.factorize(pd.Series(list(map(tuple, rows))))[0]) for rows in (sources, targets))
+        pairs = torch.stack([x[others] * n + y[own], x[own] * n + y[others]], dim=1)
+        return others, torch.isin(pairs, x * n + y).float()
+    weights = TfidfTransformer().fit(counts[:n])
+    inputs, outputs = weights.transform(counts[:n]), weights.transform(counts[n:])
+    places, mine = others.flatten().numpy(), own.expand_as(others).flatten().numpy()
+    cosines = [torch.from_numpy(np.asarray(products.sum(axis=1))).view_as(others)
+               for products in (inputs[places].multiply(outputs[mine]), inputs[mine].multiply(outputs[places]))]
+    return others, torch.stack(cosines, dim=1).float().clamp(0, 1)
 
 
 def batches_of(items: pd.DataFrame, values: Mapping[str, Any], start: Start, training: bool = True,
