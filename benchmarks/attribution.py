@@ -115,7 +115,7 @@ def _pooled(pieces: Tensor, encoded: BatchEncoding, row: int) -> Tensor:
 def _agree(name: str, ours: Sequence[Tensor], other: Sequence[Tensor]) -> float:
     """Return the largest difference of two lists of scores, relative to the largest score."""
     largest = max(float(score.abs().max()) for score in ours)
-    difference = max(float((mine - theirs).abs().max()) for mine, theirs in zip(ours, other, strict=True)) / largest
+    difference = max(float((left - right).abs().max()) for left, right in zip(ours, other, strict=True)) / largest
     if not difference <= _AGREE:
         raise Disagreement(f"attribution: {name} differs from ours by {difference:.1e}, more than {_AGREE}")
     return difference

@@ -486,8 +486,8 @@ def resume(job: Job, reference: Figures, run: Callable[[Callable[[Job], Figures]
             "equal bytes": "yes" if equal else "no", "state": state}
 
 
-def measure(template: Job, minutes: float, heard: Callable[[dict[str, list[Figures]]], None]) -> None:
-    """Run every part for which there is time, and call ``heard`` with the rows by kind after each."""
+def measure(template: Job, minutes: float, report_rows: Callable[[dict[str, list[Figures]]], None]) -> None:
+    """Run every part for which there is time, and call ``report_rows`` with the rows by kind after each."""
     started, pairs = time.monotonic(), [(track, precision) for track in SUBJECTS for precision in ("fp32", "bf16")]
     unit = 60 * minutes / (sum(_WEIGHTS.values()) * len(pairs))
     rows: dict[str, list[Figures]] = {kind: [] for kind in KINDS}
@@ -511,7 +511,7 @@ def measure(template: Job, minutes: float, heard: Callable[[dict[str, list[Figur
             except PartFailed as failed:
                 figures = {"state": f"**failed**: {failed}"}
             rows[kind].append({"track": track, "precision": precision, "state": figures.pop("state"), **figures})
-            heard(rows)
+            report_rows(rows)
 
 
 def report(content: Mapping[str, Any]) -> str:
@@ -539,6 +539,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help=f"also write the results of a GPU into {DOCUMENT}")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: print, or --write, these results")
     arguments = parser.parse_args(argv)
+    if arguments.read and not arguments.read.is_file():
+        parser.error(f"--read: {arguments.read} is no file")
     if arguments.device == "cuda" and not (arguments.read or torch.cuda.is_available()):
         sys.stderr.write("benchmarks gpu: torch sees no CUDA device here. Give --device cpu to run the same parts at "
                          "reduced size, or install a torch that was built for your driver.\n")

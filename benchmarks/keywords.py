@@ -268,10 +268,10 @@ def _components(words: int, context: Context) -> Section:
         return lambda: [component(doc)._.phrases for doc in documents]
 
     ours, theirs = ranked(spacy_component._Component()), ranked(pytextrank.BaseTextRankFactory())
-    for mine, other in zip(ours(), theirs(), strict=True):
+    for phrases, other in zip(ours(), theirs(), strict=True):
         scores = {phrase.text: phrase.rank for phrase in other}
-        if scores.keys() != {phrase.text for phrase in mine} or any(
-                abs(scores[phrase.text] - phrase.rank) > _SCORE for phrase in mine):
+        if scores.keys() != {phrase.text for phrase in phrases} or any(
+                abs(scores[phrase.text] - phrase.rank) > _SCORE for phrase in phrases):
             raise Disagreement(f"{words} words: the components give different phrases")
     rows = compare({"keycontrast_textrank": ours, "pytextrank's textrank": theirs}, context.repeats,
                    items=len(documents))
@@ -289,6 +289,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, help="documents of each set, the first ones; all by default")
     parser.add_argument("--write", action="store_true", help=f"also put the table into {RESULTS}")
     arguments = parser.parse_args(argv)
+    if arguments.limit is not None and arguments.limit < 1:
+        parser.error(f"--limit: must be a whole number from 1, found {arguments.limit}")
     from keycontrast.errors import InputError
     from keycontrast.files import atomic_file
 

@@ -359,27 +359,27 @@ def sequences(given: Given) -> Iterator[Finding]:
 def losses(given: Given) -> list[Finding]:
     """Compare PGKPR's losses, and its outputs, with the public code's weights in ours."""
     model = their_model(given.folder, given.listed.size).eval()
-    mine = carried(model, given.listed.size).eval()
+    rewriter = carried(model, given.listed.size).eval()
     source, labels, target, pair = given.renumbered()
     batch = loaded(given.folder, "Model.transformer.train").Batch(source, target)
     _, states, scores, words = model(batch.src, batch.trg, batch.src_mask, batch.trg_mask)
     _, others = model.encode(pair, (pair != PAD).unsqueeze(-2))
-    released, default = part_weights(mine.config), part_weights(RewriterConfig())
+    released, default = part_weights(rewriter.config), part_weights(RewriterConfig())
     names = definitions(given.folder, "stage_two_quora.py", ("SPLoss", "ContrastiveLoss"), {"nn": nn, "torch": torch})
     loss = names["SPLoss"](given.listed.size, released["reconstruction"], released["contrast"])
-    theirs = loss(scores, labels, words, batch.trg_y, states, others, batch.src, pair)
+    public_losses = loss(scores, labels, words, batch.trg_y, states, others, batch.src, pair)
     items = range(len(given.frame))
     own_batch = given.marked.batch(items)
     mask = own_batch["p"].bool()
-    counts = part_counts(given.marked, items, mine.config)
-    parts = {name: value / counts[name] for name, value in mine.sums(own_batch, mask).items()}
-    masked = mine.sums({**own_batch, "group": own_batch["group"] // 2}, mask)["contrast"] / len(items)
+    counts = part_counts(given.marked, items, rewriter.config)
+    parts = {name: value / counts[name] for name, value in rewriter.sums(own_batch, mask).items()}
+    masked = rewriter.sums({**own_batch, "group": own_batch["group"] // 2}, mask)["contrast"] / len(items)
     setting, public = "train_pgkpr.preset released", "SPLoss of stage_two_quora.py"
-    findings = [Finding("loss: contrast", "two pairs of each image", public, abs(float(masked - theirs[2])),
+    findings = [Finding("loss: contrast", "two pairs of each image", public, abs(float(masked - public_losses[2])),
                         _DOCUMENT + "Another caption of the same image?")]
     findings += [Finding(f"loss: {name}", setting, public, abs(float(parts[name] - its)), rounding=_ROUNDING)
-                 for name, its in zip(("reconstruction", "generation", "contrast"), theirs, strict=False)]
-    total, plain = (abs(float(sum(of[name] * value for name, value in parts.items()) - theirs[3]))
+                 for name, its in zip(("reconstruction", "generation", "contrast"), public_losses, strict=False)]
+    total, plain = (abs(float(sum(of[name] * value for name, value in parts.items()) - public_losses[3]))
                     for of in (released, default))
     findings += [Finding("loss: total", setting, public, total, rounding=_ROUNDING),
                  Finding("loss: total", "default weights", public, plain,
@@ -389,7 +389,7 @@ def losses(given: Given) -> list[Finding]:
         "subsequent_mask": loaded(given.folder, "Model.transformer.model").subsequent_mask})["greedy_decode"]
     wanted = until_end(greedy(model, batch.src, batch.src_mask, STEPS + 1, BOS))
     for ours, banned in (("nothing banned", []), ("tags and special tokens banned", given.listed.banned(unknown=True))):
-        outputs = mine.rewrite(own_batch, mask, Rules(EOS, PAD, 0, STEPS, banned))
+        outputs = rewriter.rewrite(own_batch, mask, Rules(EOS, PAD, 0, STEPS, banned))
         outputs = F.pad(outputs, (0, wanted.shape[1] - outputs.shape[1]), value=PAD)
         findings.append(Finding("greedy outputs", ours, "evaluation.greedy_decode",
                                 float((outputs != wanted).any(-1).sum()),
@@ -426,7 +426,7 @@ def until_end(outputs: Tensor) -> Tensor:
     return words.masked_fill((words == EOS).long().cumsum(-1) - (words == EOS).long() > 0, PAD)
 
 
-def carried(theirs: Any, words: int) -> Rewriter:
+def carried(public_model: Any, words: int) -> Rewriter:
     """Return our model under preset released with their weights.
 
     Their LayerNorm divides by the deviation with n - 1 in its denominator, plus 1e-6: ours has their weights times
@@ -434,10 +434,10 @@ def carried(theirs: Any, words: int) -> Rewriter:
     """
     values = TrainPgkpr.model_validate({"preset": "released"}).model_dump()
     values["sizes"] |= _SIZES
-    mine = rewriter_of(RewriterConfig.from_params(values, words))
+    rewriter = rewriter_of(RewriterConfig.from_params(values, words))
     factor = sqrt((_SIZES["width"] - 1) / _SIZES["width"])
     for name, its_name in _names():
-        module, its = mine.get_submodule(name), theirs.get_submodule(its_name)
+        module, its = rewriter.get_submodule(name), public_model.get_submodule(its_name)
         with torch.no_grad():
             for part, parameter in module.named_parameters(recurse=False):
                 if hasattr(its, "a_2"):
@@ -446,7 +446,7 @@ def carried(theirs: Any, words: int) -> Rewriter:
                     parameter.copy_(getattr(its, part))
         if isinstance(module, nn.LayerNorm):
             module.eps = 1e-12 if hasattr(its, "a_2") else its.eps
-    return mine
+    return rewriter
 
 
 def _names() -> Iterator[tuple[str, str]]:
@@ -492,8 +492,8 @@ def definitions(folder: Path, file: str, names: Sequence[str], given: Mapping[st
                             if isinstance(part, ast.FunctionDef | ast.ClassDef) and part.name in names]
     namespace = dict(given)
     exec(compile(ast.Module(body, []), str(path), "exec"), namespace)
-    if lacking := [name for name in names if name not in namespace]:
-        raise InputError(f"--peer: {path} has no {lacking[0]}; name a checkout of the commit that was measured.")
+    if missing := [name for name in names if name not in namespace]:
+        raise InputError(f"--peer: {path} has no {missing[0]}; name a checkout of the commit that was measured.")
     return namespace
 
 

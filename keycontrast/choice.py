@@ -108,14 +108,14 @@ class Choice:
         cosines = _cosines(vectors(keywords)) if vectors else _by_words(keywords)
         best = scores.max()
         worth = (1 - self.diversity) * (scores / best if best > 0 else np.zeros(len(scores)))
-        like = np.zeros(len(scores))
+        similarity = np.zeros(len(scores))
         left = np.ones(len(scores), dtype=bool)
         for count in range(min(self.top, len(scores))):
-            value = np.where(left, worth - self.diversity * like, -np.inf)
+            value = np.where(left, worth - self.diversity * similarity, -np.inf)
             place = int(value.argmax())  # the first of equals: as they were ranked
             left[place] = False
-            near = cosines(place)
-            like = np.maximum(like, near) if count else near
+            cosine = cosines(place)
+            similarity = np.maximum(similarity, cosine) if count else cosine
             yield place
 
 

@@ -45,11 +45,11 @@ class Faults:
         self._count = 0
         self._told: Callable[[int], str] | None = None
 
-    def add(self, count: int, told: Callable[[int], str]) -> None:
-        """Count faults of a piece; ``told`` returns the message of the first, given how many others the table has."""
+    def add(self, count: int, message_of: Callable[[int], str]) -> None:
+        """Count faults of a piece; ``message_of`` returns the message of the first, given the count of the others."""
         self._count += count
         if count and self._told is None:
-            self._told = told
+            self._told = message_of
 
     def check(self) -> None:
         """Raise what was found."""

@@ -71,8 +71,8 @@ def node_of(graph: Graph, keyword: str) -> int:
         nodes = graph.nodes(pc.field("keyword") == name)
         if len(nodes):
             return int(nodes["node_id"].iloc[0])
-    near = near_keywords(graph.paths.table(graph.schemas[0].name), keyword)
-    hint = f"similar keywords: {', '.join(map(repr, near))}" if near else "it has no similar keyword"
+    similar = near_keywords(graph.paths.table(graph.schemas[0].name), keyword)
+    hint = f"similar keywords: {', '.join(map(repr, similar))}" if similar else "it has no similar keyword"
     nodes_are = "keywords of training texts" if graph.signed else "best phrases of each text"
     raise InputError(f"the graph of {graph.paths.name} has no {printable(keyword)!r}; {hint}. Its nodes are the "
                      f"{nodes_are}.")
@@ -103,11 +103,12 @@ def neighbourhood(graph: Graph, centre: int, limit: int | None, hops: int) -> Ne
     reached = frontier = pd.DataFrame({"node_id": [centre], "sign": [0], "hops": [0]})
     left_out: dict[int, int] = {}
     for hop in range(1, hops + 1):
-        near = _neighbours(graph, frontier["node_id"])
-        near = near[~near["node_id"].isin(reached["node_id"])]
-        kept = near if limit is None else near[near.groupby(["parent", "sign"]).cumcount() < limit]
+        neighbours = _neighbours(graph, frontier["node_id"])
+        neighbours = neighbours[~neighbours["node_id"].isin(reached["node_id"])]
+        kept = neighbours if limit is None else neighbours[neighbours.groupby(["parent", "sign"]).cumcount() < limit]
         if hop == 1:
-            left_out = near["sign"].value_counts().sub(kept["sign"].value_counts(), fill_value=0).astype(int).to_dict()
+            all_signs, kept_signs = neighbours["sign"].value_counts(), kept["sign"].value_counts()
+            left_out = all_signs.sub(kept_signs, fill_value=0).astype(int).to_dict()
         frontier = kept.drop_duplicates("node_id").assign(hops=hop)[list(reached.columns)]
         if frontier.empty:
             break
@@ -141,12 +142,12 @@ def direct_neighbours(part: Neighbourhood) -> pd.DataFrame:
     their absolute values.
     """
     centre = part.nodes.index[0]
-    near = part.nodes[part.nodes["hops"] == 1]
+    neighbours = part.nodes[part.nodes["hops"] == 1]
     signed = part.edges.assign(value=part.edges["sign"].astype("int64") * part.edges["count"])
     incoming = signed[signed["target"] == centre].set_index("source")["value"]
     outgoing = signed[signed["source"] == centre].set_index("target")["value"]
-    table = near.assign(receives=incoming.reindex(near.index, fill_value=0),
-                        gives=outgoing.reindex(near.index, fill_value=0)).reset_index()
+    table = neighbours.assign(receives=incoming.reindex(neighbours.index, fill_value=0),
+                              gives=outgoing.reindex(neighbours.index, fill_value=0)).reset_index()
     table["strength"] = table["receives"].abs() + table["gives"].abs()
     return table.sort_values(["sign", "strength", "node_id"], ascending=[False, False, True])
 
@@ -238,19 +239,20 @@ def _print_node(part: Neighbourhood, graph: Graph, console: Console) -> None:
 
 
 def _print_neighbours(part: Neighbourhood, signed: bool, console: Console) -> None:
-    near = direct_neighbours(part)
+    neighbours = direct_neighbours(part)
     console.print()
-    if near.empty:
+    if neighbours.empty:
         console.print(Text("It has no neighbours."))
     elif signed:
-        near = near.assign(sign=near["sign"].map({1: "+", -1: "−"}),
-                           **{name: near[name].map(_signed) for name in ("receives", "gives")})
+        neighbours = neighbours.assign(sign=neighbours["sign"].map({1: "+", -1: "−"}),
+                                       **{name: neighbours[name].map(_signed) for name in ("receives", "gives")})
+        columns = ["sign", "keyword", "receives", "gives", "cluster_size", "community"]
         print_rows(["sign", "neighbour", "it receives", "it gives", "cluster", "community"],
-                   near[["sign", "keyword", "receives", "gives", "cluster_size", "community"]].to_numpy().tolist(),
+                   neighbours[columns].to_numpy().tolist(),
                    console, "Neighbours")
     else:
         print_rows(["neighbour", "shared texts", "its texts", "community"],
-                   near[["keyword", "strength", "texts", "community"]].to_numpy().tolist(), console,
+                   neighbours[["keyword", "strength", "texts", "community"]].to_numpy().tolist(), console,
                    "Phrases that share texts with it")
     notes = [f"{count} more {name}neighbours" for sign, name in ((1, "positive " if signed else ""), (-1, "negative "))
              if (count := part.left_out.get(sign, 0))]

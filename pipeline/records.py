@@ -139,8 +139,8 @@ def differs_by_rounding(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 def _same_inputs(entry: dict[str, Any], other: dict[str, Any], rebuilt: set[str]) -> bool:
     deps, others = _hashes(entry, "deps"), _hashes(other, "deps")
-    alike = all(entry.get(part) == other.get(part) for part in ("cmd", "params")) and deps.keys() == others.keys()
-    return alike and all(deps[path] == others[path] or any(_overlap(path, out) for out in rebuilt) for path in deps)
+    same = all(entry.get(part) == other.get(part) for part in ("cmd", "params")) and deps.keys() == others.keys()
+    return same and all(deps[path] == others[path] or any(_overlap(path, out) for out in rebuilt) for path in deps)
 
 
 def _overlap(path: str, other: str) -> bool:

@@ -170,8 +170,8 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
         ours, count = rows[row], len(rows[row].seeds)
         alone = over_seeds(ours, NOTHING, LEVEL, 0)
         low, high = (alone.low, alone.high) if alone else interval(ours.samples[0], LEVEL)
-        alike = of[row] == of[base]
-        difference = over_seeds(ours, rows[base], LEVEL, 0) if row != base and alike else None
+        same_items = of[row] == of[base]
+        difference = over_seeds(ours, rows[base], LEVEL, 0) if row != base and same_items else None
         verdict, text, chance, seen = "", "–", "–", "–"
         if difference is not None:
             differences[row] = difference
@@ -182,7 +182,7 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
             verdict = {1: f"better than {base}", 0: "no difference seen", -1: f"worse than {base}"}[sign]
         if row != base and (difference.seeds if difference else 0) < VERDICT:
             verdict = "too few seeds for a verdict"
-        if not alike:
+        if not same_items:
             verdict = "other items"
         lines.append([escaped(row), beside, shown.text(float(ours.values.mean())),
                       f"{shown.text(low)} to {shown.text(high)}", str(count), converged(values[values["row"] == row]),

@@ -74,9 +74,9 @@ def word_graphs(block: TokenBlock, window: int, language: str) -> Graphs:
     nodes, offsets = number_nodes(text, codes, len(words), block.table.num_rows)
     pairs = []
     for apart in range(1, window):
-        near = (text[apart:] == text[:-apart]) & (place_in_text[apart:] - place_in_text[:-apart] < window)
-        near &= nodes[apart:] != nodes[:-apart]
-        pairs.append((nodes[:-apart][near], nodes[apart:][near]))
+        joined = (text[apart:] == text[:-apart]) & (place_in_text[apart:] - place_in_text[:-apart] < window)
+        joined &= nodes[apart:] != nodes[:-apart]
+        pairs.append((nodes[:-apart][joined], nodes[apart:][joined]))
     node_of = np.full(len(block.text), -1, dtype=np.int64)
     node_of[places] = nodes
     return Graphs(offsets, node_of, *_counted(pairs, int(offsets[-1])))

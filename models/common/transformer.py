@@ -408,9 +408,9 @@ def token_nll(output: nn.Linear, states: Tensor, targets: Tensor, ignored: int, 
     """Return -log p of ``targets`` (M,) by states (M, d), summed, or (M,) with ``reduction`` "none"."""
     weight: Tensor = output.weight
     bias: Tensor = output.bias
-    if lacking := -output.out_features % _ALIGNED:
-        weight = torch.cat([weight, weight.new_zeros(lacking, weight.shape[1])])
-        bias = torch.cat([bias, bias.new_full((lacking,), -torch.inf)])
+    if missing := -output.out_features % _ALIGNED:
+        weight = torch.cat([weight, weight.new_zeros(missing, weight.shape[1])])
+        bias = torch.cat([bias, bias.new_full((missing,), -torch.inf)])
     (logits,) = at_least_float32(F.linear(states, weight, bias))
     return F.cross_entropy(logits, targets, ignore_index=ignored, reduction=reduction)
 

@@ -214,8 +214,8 @@ def neighbourhood(graph: KeywordGraph, seeds: Tensor, hops: int, views: Views | 
     keys = viewed.shared(keys, differing[hops])
     parts, edges = [torch.unique(keys)], []
     for step in range(hops, 0, -1):
-        near, senders = viewed.into(parts[-1])
-        edges.append((near + sum(map(len, parts[:-1])), viewed.shared(senders, differing[step - 1])))
+        targets, senders = viewed.into(parts[-1])
+        edges.append((targets + sum(map(len, parts[:-1])), viewed.shared(senders, differing[step - 1])))
         outer = torch.unique(edges[-1][1])
         parts.append(outer[~torch.isin(outer, torch.cat(parts))])
     nodes, levels = torch.cat(parts), torch.tensor([len(part) for part in parts]).cumsum(0).tolist()
@@ -225,7 +225,7 @@ def neighbourhood(graph: KeywordGraph, seeds: Tensor, hops: int, views: Views | 
     rows = viewed.row_of(nodes)
     changed = torch.nonzero(rows >= 0).squeeze(-1)
     return (Neighbourhood(nodes % max(graph.num_nodes, 1), receivers, order[torch.searchsorted(ascending, senders)],
-                          [(near, ends[near - 1]) for near in levels[-2::-1]], changed, rows[changed]),
+                          [(count, ends[count - 1]) for count in levels[-2::-1]], changed, rows[changed]),
             order[torch.searchsorted(ascending, keys)])
 
 
@@ -373,19 +373,19 @@ class GraphAttention(nn.Module):
         for step in range(self.iterations):
             updated = torch.empty_like(h)
             for number, (start, stop) in enumerate(zip([0, *ends], ends, strict=False)):
-                near = slice(number * _NODES, min((number + 1) * _NODES, graph.num_nodes))
+                block = slice(number * _NODES, min((number + 1) * _NODES, graph.num_nodes))
                 nodes, senders = torch.unique(graph.source[start:stop], return_inverse=True)
                 of_edges = r[start:stop] if step else None
-                updated[near], r[start:stop] = (part.to(h.dtype) for part in self._round(
-                    weights, h[nodes], h[near], of_edges, graph.target[start:stop] - near.start, senders))
+                updated[block], r[start:stop] = (part.to(h.dtype) for part in self._round(
+                    weights, h[nodes], h[block], of_edges, graph.target[start:stop] - block.start, senders))
             h = updated
         return h
 
     def rounds(self, h: Tensor, receivers: Tensor, senders: Tensor, sizes: Sizes) -> Tensor:
         """Return the vectors (m, d) after the last round, from h^0 (n, d); see :class:`Neighbourhood`."""
         weights, r = self._weights(), None
-        for near, edges in sizes:
-            arguments = weights, h, h[:near], None if r is None else r[:edges], receivers[:edges], senders[:edges]
+        for nodes, edges in sizes:
+            arguments = weights, h, h[:nodes], None if r is None else r[:edges], receivers[:edges], senders[:edges]
             if edges * self.width > self.largest and torch.is_grad_enabled():
                 h, r = checkpoint(self._round, *arguments, use_reentrant=False, preserve_rng_state=False)
             else:
@@ -400,15 +400,15 @@ class GraphAttention(nn.Module):
             return (torch.cat([bilinear, self.Wk.weight, self.Wv.weight]),
                     torch.cat([query, self.Wr.weight.T @ query, bilinear]))
 
-    def _round(self, weights: tuple[Tensor, Tensor], h: Tensor, near: Tensor, r: Tensor | None, receivers: Tensor,
+    def _round(self, weights: tuple[Tensor, Tensor], h: Tensor, targets: Tensor, r: Tensor | None, receivers: Tensor,
                senders: Tensor) -> tuple[Tensor, Tensor]:
-        """Return h' (m, d) of the nodes ``near`` from those with ``h`` (n, d), and r' (E, d); r of None is r^0."""
-        sent, received = [h, F.linear(h, weights[0])], [near, F.linear(near, weights[1])]
+        """Return h' (m, d) of the nodes ``targets`` from those with ``h`` (n, d), and r' (E, d); r of None is r^0."""
+        sent, received = [h, F.linear(h, weights[0])], [targets, F.linear(targets, weights[1])]
         if r is None:  # [a ; b] W = a W_a + b W_b
             layer = cast(EdgeFeedForward, self.ffn0[0]).first
             of_i, of_j = layer.weight.split(self.width, dim=1)
             sent.append(F.linear(h, of_j))
-            received.append(F.linear(near, of_i, layer.bias))
+            received.append(F.linear(targets, of_i, layer.bias))
         of_senders = torch.cat(sent, dim=-1).index_select(0, senders)
         of_receivers = torch.cat(received, dim=-1).index_select(0, receivers)
         h_j, g_j, k, v, *halves_j = of_senders.split(self.width, dim=-1)
@@ -421,8 +421,8 @@ class GraphAttention(nn.Module):
         p = torch.lerp(h_j, h_i, b_i)  # eq. 5: b_i h_i + b_j h_j
         r = self.ffn1[0](r + p)  # eq. 6
         e = torch.addcmul(q * k, through, r).sum(-1, dtype=full)  # eq. 7
-        m = weighted_mean(e, v + r, receivers, len(near))  # eq. 8-9
-        return self.norm(near + m), r
+        m = weighted_mean(e, v + r, receivers, len(targets))  # eq. 8-9
+        return self.norm(targets + m), r
 
 
 class Impostor(nn.Module):

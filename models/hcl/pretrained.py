@@ -282,19 +282,19 @@ class Claps(nn.Module):
         with torch.autocast(states.device.type, enabled=False):
             encoded, states = encoded.float(), states.float()
             source = self.pooled(encoded, batch["x_mask"])
-            near, far = self.contrasts(source, states, *self.views(source, states, batch["y_out"], real), real)
-        contrast = self.mean_target_length / 2 * (near + far)
+            hard_negative, far = self.contrasts(source, states, *self.views(source, states, batch["y_out"], real), real)
+        contrast = self.mean_target_length / 2 * (hard_negative + far)
         return {"loss": nll + contrast, "reconstruction": nll, "contrast": contrast}
 
     def pooled(self, states: Tensor, real: Tensor) -> Tensor:
         """Return z (B, d) of states (B, L, d)."""
         return mean_pool(F.relu(self.projection(states)), real)
 
-    def contrasts(self, source: Tensor, states: Tensor, near: Tensor, far: Tensor,
+    def contrasts(self, source: Tensor, states: Tensor, hard_negative: Tensor, far: Tensor,
                   real: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cross-entropies (B,) of a source's target, or its far view, among others and the near view."""
         own = torch.arange(len(source), device=source.device)
-        wrong = F.cosine_similarity(source, self.pooled(near, real)).unsqueeze(1)  # (B, 1)
+        wrong = F.cosine_similarity(source, self.pooled(hard_negative, real)).unsqueeze(1)  # (B, 1)
         between = cosines(source, self.pooled(states, real))  # (B, B)
         beyond = torch.where(torch.eye(len(own), dtype=torch.bool, device=own.device),
                              F.cosine_similarity(source, self.pooled(far, real)).unsqueeze(1), between)
@@ -306,10 +306,10 @@ class Claps(nn.Module):
         """Return both views of H (B, T, d), the near one and the far one; constants."""
         with torch.enable_grad():
             fixed = states.detach()
-            near = step_of(self.small, fixed, lambda h: self.nll(h, targets, real), real)
+            hard_negative = step_of(self.small, fixed, lambda h: self.nll(h, targets, real), real)
             away = step_of(self.large, fixed, lambda h: self.unlikeness(source.detach(), h, real), real)
             back = step_of(self.large, fixed + away, lambda h: self.divergence(fixed, h, real), real)
-        return fixed + near, fixed + away - back
+        return fixed + hard_negative, fixed + away - back
 
     def nll(self, states: Tensor, targets: Tensor, real: Tensor) -> Tensor:
         """Return -log p of ``targets`` (B, T) from H, over all items."""

@@ -79,24 +79,25 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
     with itself), and where texts come in groups (several references) four random targets, in validation two. The
     released code draws non-duplicates from all rows, test sentences included; here they are of the split.
     """
-    mine = examples.loc[examples["split"] == split]
-    pairs = _distinct_pairs(mine, "target_id")
+    of_split = examples.loc[examples["split"] == split]
+    pairs = _distinct_pairs(of_split, "target_id")
     if max_sources is not None and len(pairs) > max_sources:
         kept = generator(seed, STAGE, "sample", split).choice(len(pairs), max_sources, replace=False)
         pairs = [pairs[position] for position in sorted(kept.tolist())]
     if not pairs:
         raise InputError(f"table examples: the {split} split has no pair. Give more data, or change "
                          f"ingest.validation and ingest.test.")
-    labelled = mine[(mine["negative_origin"] == "labelled") & mine["source_id"].isin([source for source, _ in pairs])]
+    is_source = of_split["source_id"].isin([source for source, _ in pairs])
+    labelled = of_split[(of_split["negative_origin"] == "labelled") & is_source]
     if rule == "released" and len(labelled):
         different = _distinct_pairs(labelled, "negative_id")
         return [PairExample(*pair, 1) for pair in pairs] + [PairExample(*pair, 0) for pair in different]
-    if rule == "released" and mine["reference_ids"].map(len).max() < 2:
+    if rule == "released" and of_split["reference_ids"].map(len).max() < 2:
         raise InputError(f"pair_classifier.stage1_neg: released needs labelled non-duplicates (negative_origin "
                          f"labelled: ingest.neg_source labelled, from a layout with labels) or several references per "
                          f"source (captions), and the {split} split in table examples has neither. Use random2.")
     negatives = _RELEASED[split] if rule == "released" else 2
-    references = mine.explode("reference_ids").groupby("source_id")["reference_ids"].agg(set).to_dict()
+    references = of_split.explode("reference_ids").groupby("source_id")["reference_ids"].agg(set).to_dict()
     try:
         return pair_examples(pairs, generator(seed, STAGE, "negatives", split), negatives, references)
     except ValueError as error:

@@ -105,8 +105,8 @@ def _of_examples(connection: duckdb.DuckDBPyConnection, names: pa.StringArray,
         example, *texts = (batch.column(name).to_numpy() for name in (
             "example_id", "source_id", "target_id", "negative_id"))
         nodes = [node[np.minimum(ids, len(node) - 1)] for ids in texts]
-        for ids, theirs in zip(texts, nodes, strict=True):
-            if len(lost := np.flatnonzero((theirs < 0) & (ids >= 0))):
+        for ids, text_nodes in zip(texts, nodes, strict=True):
+            if len(lost := np.flatnonzero((text_nodes < 0) & (ids >= 0))):
                 raise InputError(f"table keywords: no keyword for text {ids[lost[0]]} of example {example[lost[0]]}. "
                                  f"The tables are out of step: run `keycontrast run`, or the stage keywords and those "
                                  f"after it, again.")

@@ -102,25 +102,25 @@ def labelled_counts(rows: UniqueRows, kept: np.ndarray, split: np.ndarray) -> di
                  **_copies(rows.first[kept], rows.label[kept], split, same_letters(rows.texts))}}
 
 
-def _copies(texts: np.ndarray, label: np.ndarray, split: np.ndarray, alike: np.ndarray) -> dict[str, dict[str, int]]:
+def _copies(texts: np.ndarray, label: np.ndarray, split: np.ndarray, letters: np.ndarray) -> dict[str, dict[str, int]]:
     """Count, for each split, the examples whose text is in training, perhaps as another class, or occurs twice.
 
-    ``alike`` (n_texts,) numbers texts by their letters and digits.
+    ``letters`` (n_texts,) numbers texts by their letters and digits.
     """
-    n_texts = len(alike)
+    n_texts = len(letters)
     training = split == TRAIN
     trained = np.bincount(texts[training], minlength=n_texts)
     lowest, highest = np.full(n_texts, np.iinfo(np.int64).max), np.full(n_texts, -1)
     np.minimum.at(lowest, texts[training], label[training])
     np.maximum.at(highest, texts[training], label[training])
     elsewhere = trained[texts] > training
-    trained_alike = np.bincount(alike[texts[training]], minlength=n_texts)
+    letters_elsewhere = np.bincount(letters[texts[training]], minlength=n_texts)[letters[texts]] > training
     contrary = elsewhere & ((lowest[texts] != label) | (highest[texts] != label))
-    return {name: {"items": int(mine.sum()), "repeated_within": int(mine.sum()) - len(np.unique(texts[mine])),
-                   "text_also_in_training": int(elsewhere[mine].sum()),
-                   "text_in_training_as_another_class": int(contrary[mine].sum()),
-                   "letters_and_digits_also_in_training": int((trained_alike[alike[texts]] > training)[mine].sum())}
-            for name, mine in ((name, split == which) for which, name in enumerate(SPLITS))}
+    return {name: {"items": int(items.sum()), "repeated_within": int(items.sum()) - len(np.unique(texts[items])),
+                   "text_also_in_training": int(elsewhere[items].sum()),
+                   "text_in_training_as_another_class": int(contrary[items].sum()),
+                   "letters_and_digits_also_in_training": int(letters_elsewhere[items].sum())}
+            for name, items in ((name, split == which) for which, name in enumerate(SPLITS))}
 
 
 _SIZES = ("items", "targets", "sources")  # of a split, beside what leaks into it
@@ -171,11 +171,11 @@ def same_letters(texts: TextFile) -> np.ndarray:
     return np.unique(letter_hashes(texts), return_inverse=True)[1].astype(np.int32)
 
 
-def leak_report(items: Items, split: np.ndarray, group: np.ndarray, alike: np.ndarray) -> dict[str, Any]:
+def leak_report(items: Items, split: np.ndarray, group: np.ndarray, letters: np.ndarray) -> dict[str, Any]:
     """Count the texts of validation and test that training items use too, each text once.
 
     Targets are all references of an item. ``split`` is (n_items,), ``group`` (n_texts,) the component of each text,
-    ``alike`` the result of :func:`same_letters`.
+    ``letters`` the result of :func:`same_letters`.
     """
     n_texts, training = len(group), split == TRAIN
     texts, owner = items.outputs
@@ -185,16 +185,16 @@ def leak_report(items: Items, split: np.ndarray, group: np.ndarray, alike: np.nd
     as_negative = text_mask(n_texts, negatives[negatives != NO_TEXT])
     seen = as_input | outputs[TRAIN] | as_negative
     leaky = _with_seen(items, seen)
-    leaky_alike = _with_seen(items, text_mask(n_texts, alike[seen])[alike])
+    leaky_letters = _with_seen(items, text_mask(n_texts, letters[seen])[letters])
     splits = np.zeros(n_texts, dtype=np.int8)
     for which in range(len(SPLITS)):
         splits[group[items.source[split == which]]] |= 1 << which
     shared = (splits & (splits - 1)) != 0
     report: dict[str, Any] = {}
     for which in (VALIDATION, TEST):
-        mine, targets = split == which, outputs[which]
-        sources = text_mask(n_texts, items.source[mine])
-        total, with_leak = int(mine.sum()), int((leaky & mine).sum())
+        of_split, targets = split == which, outputs[which]
+        sources = text_mask(n_texts, items.source[of_split])
+        total, with_leak = int(of_split.sum()), int((leaky & of_split).sum())
         report[SPLITS[which]] = {
             "items": total, "targets": int(targets.sum()), "sources": int(sources.sum()),
             "targets_as_training_inputs": int((targets & as_input).sum()),
@@ -202,8 +202,8 @@ def leak_report(items: Items, split: np.ndarray, group: np.ndarray, alike: np.nd
             "targets_as_training_negatives": int((targets & as_negative).sum()),
             "sources_in_training": int((sources & seen).sum()),
             "items_with_a_leak": with_leak, "share_with_a_leak": round(with_leak / total, 6) if total else 0.0,
-            "items_with_a_leak_by_letters_and_digits": int((leaky_alike & mine).sum()),
-            "items_of_a_component_in_two_splits": int((mine & shared[group[items.source]]).sum())}
+            "items_with_a_leak_by_letters_and_digits": int((leaky_letters & of_split).sum()),
+            "items_of_a_component_in_two_splits": int((of_split & shared[group[items.source]]).sum())}
     return report
 
 

@@ -153,10 +153,10 @@ class Relations:
     def rule_counts(self) -> dict[str, int]:
         """Return how many triples each ``qqp_rule`` gives from the labels."""
         counts = dict.fromkeys(RULES, 0)
-        for _, mine in self.by_split():
+        for _, part in self.by_split():
             for way in ("undirected", "question1"):
                 good, bad = (np.bincount(pairs[:, :_COLUMNS[way]].ravel(), minlength=len(self.group))
-                             for pairs in (mine.duplicates, mine.others))
+                             for pairs in (part.duplicates, part.others))
                 counts[f"{way}_one"] += int(np.count_nonzero((good > 0) & (bad > 0)))
                 counts[f"{way}_all"] += int(np.sum(good * bad))
                 counts[f"{way}_zip"] += int(np.sum(np.minimum(good, bad)))
@@ -217,8 +217,8 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
 
     way, _, combination = rule.partition("_")
     numbers = array("i")  # rank, x, y+, y-, by rising x
-    for rank, mine in partners.by_split():
-        good, bad = (_neighbours(pairs, len(partners.group), way) for pairs in (mine.duplicates, mine.others))
+    for rank, part in partners.by_split():
+        good, bad = (_neighbours(pairs, len(partners.group), way) for pairs in (part.duplicates, part.others))
         both = np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist()
         for x in progress(both, "ingest: labelled triples", unit="text"):
             targets, others = ordered("target", x, good.of(x)), ordered("negative", x, bad.of(x))

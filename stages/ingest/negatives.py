@@ -124,13 +124,13 @@ def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray
     """
     chosen, refused = np.empty(len(asked), dtype=np.int32), _component_texts(items, group)
     for which in np.unique(split[asked]).tolist():
-        mine = np.flatnonzero(split[asked] == which)
+        of_split = np.flatnonzero(split[asked] == which)
         if allowed is None:
             pool = _items_in_key_order(items, np.flatnonzero(split == which), texts)
-            queries, inputs, outputs = _places(pool, asked[mine]), items.source[pool], items.target[pool]
+            queries, inputs, outputs = _places(pool, asked[of_split]), items.source[pool], items.target[pool]
         else:
             pool = inputs = outputs = in_key_order(texts, (allowed >> which & 1).astype(bool))
-            queries = _places(pool, items.source[asked[mine]])
+            queries = _places(pool, items.source[asked[of_split]])
         if way == "random":
             ranked = _shuffled(items, pool, queries, texts, seed)
         elif way == "mined":
@@ -143,8 +143,8 @@ def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray
             ranked = _ranked(bm25(counts), queries, group[inputs])
         else:
             ranked = _ranked(overlap(map(texts.__getitem__, inputs.tolist())), queries, group[inputs])
-        chosen[mine] = [_first((int(outputs[place]) for place in places), refused(int(item)))
-                        for item, places in zip(asked[mine], ranked, strict=True)]
+        chosen[of_split] = [_first((int(outputs[place]) for place in places), refused(int(item)))
+                            for item, places in zip(asked[of_split], ranked, strict=True)]
     return chosen
 
 

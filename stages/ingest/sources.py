@@ -136,14 +136,14 @@ def check_source(dataset: Dataset, params: Ingest) -> None:
     structure, columns, source = structure_of(dataset.layout), roles_of(dataset), params.neg_source
     if structure == "texts":
         return
-    lacking = ""
+    missing = ""
     if source == "given" and structure not in ("triples", "labelled"):
-        lacking = "no given negatives (layout: triples, columns.negative)"
+        missing = "no given negatives (layout: triples, columns.negative)"
     elif source == "labelled" and (structure in ("captions", "stories") or (
             structure == "dialogue" and "label" not in columns)):
-        lacking = "no labelled negatives" + " (columns.label)" * (structure == "dialogue")
-    if lacking:
-        raise InputError(f"ingest.neg_source is {source}, but the data set has layout {dataset.layout} and {lacking}. "
+        missing = "no labelled negatives" + " (columns.label)" * (structure == "dialogue")
+    if missing:
+        raise InputError(f"ingest.neg_source is {source}, but the data set has layout {dataset.layout} and {missing}. "
                          f"Give these, or set neg_source to retrieved or none.")
     if source == "mined" and dataset.language == "zh" and params.neg_encoder == "bundled":
         raise InputError("ingest.neg_encoder is bundled, which reads no Chinese. Name another encoder (hub:<id>, "
@@ -195,15 +195,15 @@ def _no_items(dataset: Dataset, params: Ingest, rows: UniqueRows) -> InputError:
     structure, instead = structure_of(dataset.layout), ""
     if structure == "captions":
         size = "two texts" if params.captions is None else f"exactly {params.captions} distinct texts (ingest.captions)"
-        lacking = f"No group (columns.group) has {size}"
+        reason = f"No group (columns.group) has {size}"
     elif params.neg_source == "labelled":
-        lacking = ("No context has both a right and a wrong response" if structure == "dialogue" else
-                   "No text has both a paraphrase and a non-paraphrase") + " (columns.label)"
+        reason = ("No context has both a right and a wrong response" if structure == "dialogue" else
+                  "No text has both a paraphrase and a non-paraphrase") + " (columns.label)"
         instead = ", or set ingest.neg_source to retrieved"
     else:
-        lacking = "No row is a paraphrase, a story or a right response"
+        reason = "No row is a paraphrase, a story or a right response"
     return InputError(f"no example could be made from {len(rows)} usable rows (ingest.neg_source: "
-                      f"{params.neg_source}). {lacking}. Give more data{instead}.")
+                      f"{params.neg_source}). {reason}. Give more data{instead}.")
 
 
 def split_of_items(items: Items, related: Connected, params: Ingest, seed: int) -> tuple[

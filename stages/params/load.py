@@ -82,9 +82,9 @@ def load_params(path: Path = PARAMS, complete: bool = False) -> Params:
                          f"`keycontrast use sample`.")
     content = read_yaml(path)
     params = parse_params(content, str(path))
-    if complete and (lacking := [".".join(place) for place in with_what_dvc_reads(content)[1]]):
-        more = f" and {len(lacking) - 4} more" if len(lacking) > 4 else ""
-        raise InputError(f"{path}: leaves out {', '.join(lacking[:4])}{more}, which DVC reads by name. Move it to "
+    if complete and (missing := [".".join(place) for place in with_what_dvc_reads(content)[1]]):
+        more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
+        raise InputError(f"{path}: leaves out {', '.join(missing[:4])}{more}, which DVC reads by name. Move it to "
                          f"recipes/{params.recipe}-mine.yaml; `keycontrast use {params.recipe}-mine` writes the rest.")
     return params
 

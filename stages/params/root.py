@@ -280,8 +280,8 @@ class Params(Block):
             for name, model in models.items():
                 earlier = earlier_model(model)
                 if earlier is not None:
-                    theirs = getattr(self.models, track)[earlier].seeds
-                    values["models"][track][name]["earlier_seeds"] = [seed if seed in theirs else theirs[0]
+                    seeds = getattr(self.models, track)[earlier].seeds
+                    values["models"][track][name]["earlier_seeds"] = [seed if seed in seeds else seeds[0]
                                                                       for seed in model.seeds]
         return values
 

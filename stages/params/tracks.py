@@ -79,10 +79,10 @@ def _missing_tables(params: "Params") -> list[str]:
         keywords = block.get("keywords")
         read = [block["architecture"], keywords.get("by") if isinstance(keywords, dict) else None,
                 *(decode.get("keywords", params.generate_pgkpr.keywords) for decode in decodes)]
-        lacking = {table for source in read for table in _JOINED.get(str(source), ())
+        missing = {table for source in read for table in _JOINED.get(str(source), ())
                    if model.dataset in joined and getattr(joined[model.dataset], table) == NOTHING}
         problems += [f"models.pgkpr.{name} needs paraphrase_items.datasets.{model.dataset}.{table} to be "
-                     f"{DatasetPaths(model.dataset).table(table)}" for table in sorted(lacking)]
+                     f"{DatasetPaths(model.dataset).table(table)}" for table in sorted(missing)]
     return problems
 
 
@@ -90,11 +90,11 @@ def _missing_modes(params: "Params") -> list[str]:
     """Return the modes of keyword scores that a stage reads and none computes."""
     problems = []
     for block, modes in (("attribution", params.attribution.modes), ("psi", params.psi.modes)):
-        lacking = [mode for mode in ("xx", "xy") if mode not in modes]
-        if lacking and params.models.pgkpr:
-            problems.append(f"{block}.modes: {' and '.join(lacking)} missing, and models.pgkpr needs the scores of "
+        missing = [mode for mode in ("xx", "xy") if mode not in modes]
+        if missing and params.models.pgkpr:
+            problems.append(f"{block}.modes: {' and '.join(missing)} missing, and models.pgkpr needs the scores of "
                             f"both; write [xx, xy]")
-        elif "xy" in lacking and params.s_tagger.datasets and block == "psi":
+        elif "xy" in missing and params.s_tagger.datasets and block == "psi":
             problems.append("psi.modes: xy missing, from which the S-Tagger learns; write [xx, xy], or take the data "
                             "sets out of s_tagger.datasets")
     return problems

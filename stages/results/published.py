@@ -97,5 +97,5 @@ def dataset_kind_of(name: str, layout: str, source: str = "") -> str | None:
         return None if match is None else str(match.lastgroup).removeprefix("x")
     if layout == "mscoco_captions" or (layout == "captions" and re.search(r"coco(?![a-z])", called)):
         return "mscoco"
-    told = layout == "rocstories" or (layout == "stories" and re.search(r"(?<![a-z])roc", called))
-    return "rocstories" if told else None
+    is_roc = layout == "rocstories" or (layout == "stories" and re.search(r"(?<![a-z])roc", called))
+    return "rocstories" if is_roc else None

@@ -71,8 +71,8 @@ def answer(block: Block) -> Answer:
     reached = f"reaches {number(value.mean, column.digits)} in {column.name}" if value else "was evaluated"
     sentence = "; ".join([f"{base.name} {reached}, on {count:,} {block.track.items}",
                           *_clauses(base, list(compared.values()), block.track)])
-    near = _reach([item for _, item in compared.values() if item.name not in _FAR])
-    rows = [(system, _row(difference, _reach([difference]) if difference.name in _FAR else near,
+    shared_reach = _reach([item for _, item in compared.values() if item.name not in _FAR])
+    rows = [(system, _row(difference, _reach([difference]) if difference.name in _FAR else shared_reach,
                           _verdict_words(system, base, difference, block.track)))
             for system, difference in compared.values()]
     return Answer(f"{sentence}.", base.name, column, rows, any(len(item.seeds) < VERDICT for item in block.systems))

@@ -176,8 +176,8 @@ class CandidateBatches(TripleBatches):
     def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the tensors of ``items`` and of their candidates."""
         own, others = torch.tensor(list(items)), self.chosen[list(items)]
-        mine = own.unsqueeze(1).expand_as(others)
-        inputs, outputs = torch.stack([others, mine], 1), torch.stack([mine, others], 1)  # (B, 2, C)
+        repeated = own.unsqueeze(1).expand_as(others)
+        inputs, outputs = torch.stack([others, repeated], 1), torch.stack([repeated, others], 1)  # (B, 2, C)
         parts = self.marks.pairs([self.sources[item] for item in inputs.flatten().tolist()],
                                  [self.targets[item] for item in outputs.flatten().tolist()])
         return {**super().batch(items), "cand_score": self.scores[list(items)],
@@ -189,15 +189,15 @@ def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]
     """Return candidates (n, C) of items, by their word pieces, at most top + tail, and scores (n, 2, C)."""
     n = len(sources)
     counts = word_counts([*sources, *targets], list)
-    alike_of = bm25(counts[:n])
+    scores_of = bm25(counts[:n])
     order = np.random.default_rng(seed).permutation(n) / n * 1e-6  # decides ties alone
     count, chosen = min(top + tail, n if label else n - 1), []
     for first in range(0, n, _ROWS):
         rows = torch.arange(first, min(first + _ROWS, n)).unsqueeze(1)
-        alike = torch.from_numpy(alike_of(rows.flatten().numpy()) - order)  # (b, n)
-        best = alike.scatter_(1, rows, torch.inf if label else -torch.inf).topk(min(top, count), dim=-1).indices
-        alike.scatter_(1, torch.cat([rows, best], dim=-1), torch.inf)
-        chosen.append(torch.cat([best, alike.topk(count - best.shape[1], dim=-1, largest=False).indices], dim=-1))
+        scores = torch.from_numpy(scores_of(rows.flatten().numpy()) - order)  # (b, n)
+        best = scores.scatter_(1, rows, torch.inf if label else -torch.inf).topk(min(top, count), dim=-1).indices
+        scores.scatter_(1, torch.cat([rows, best], dim=-1), torch.inf)
+        chosen.append(torch.cat([best, scores.topk(count - best.shape[1], dim=-1, largest=False).indices], dim=-1))
     others, own = torch.cat(chosen), torch.arange(n).unsqueeze(1)
     if label:
         x, y = (torch.from_numpy(pd.factorize(pd.Series(list(map(tuple, rows))))[0]) for rows in (sources, targets))
@@ -205,9 +205,9 @@ def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]
         return others, torch.isin(pairs, x * n + y).float()
     weights = TfidfTransformer().fit(counts[:n])
     inputs, outputs = weights.transform(counts[:n]), weights.transform(counts[n:])
-    places, mine = others.flatten().numpy(), own.expand_as(others).flatten().numpy()
+    places, repeated = others.flatten().numpy(), own.expand_as(others).flatten().numpy()
     cosines = [torch.from_numpy(np.asarray(products.sum(axis=1))).view_as(others)
-               for products in (inputs[places].multiply(outputs[mine]), inputs[mine].multiply(outputs[places]))]
+               for products in (inputs[places].multiply(outputs[repeated]), inputs[repeated].multiply(outputs[places]))]
     return others, torch.stack(cosines, dim=1).float().clamp(0, 1)
 
 

@@ -338,13 +338,13 @@ def node_changes(roles: pd.DataFrame, vectors: np.ndarray, nodes: int
     kept = changed_node[stays] * _RANKS + after[stays]
     remaining = np.take_along_axis(rest, after[:, None] % _RANKS, 1)[stays]
     own = np.flatnonzero(stays[number] & (rank[owned] == after[number]))
-    everything, lacking = _by_slot(slot, text), _by_slot(row[number[own]], text[owned[own]])
+    everything, left_out = _by_slot(slot, text), _by_slot(row[number[own]], text[owned[own]])
     left = np.empty((len(kept), vectors.shape[1]), dtype=np.float32)
     order = np.argsort(kept, kind="stable")  # a node's rows share the sum of its texts
     for start in range(0, len(order), _ROWS):
         part = order[start : start + _ROWS]
         slots, place = np.unique(kept[part], return_inverse=True)
-        sums = _sums(everything, slots, vectors)[place] - _sums(lacking, part, vectors)
+        sums = _sums(everything, slots, vectors)[place] - _sums(left_out, part, vectors)
         left[part] = sums / remaining[part]
     return group[changed], changed_node[changed], row[changed], left
 

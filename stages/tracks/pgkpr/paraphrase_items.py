@@ -155,8 +155,8 @@ def _metrics(rows: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
     metrics: dict[str, Any] = {"max_length": max_length, "left_out": dict(left_out), "vocabulary": {
         "words": vocabulary.kinds.count("word"), "tags": vocabulary.kinds.count("tag"), "size": vocabulary.size}}
     for split in SPLITS:
-        mine = rows[rows["split"] == split]
-        pairs, total = len(mine), {name: mine[name].to_numpy().sum() for name in mine if name != "split"}
+        part = rows[rows["split"] == split]
+        pairs, total = len(part), {name: part[name].to_numpy().sum() for name in part if name != "split"}
         metrics[split] = {"pairs": pairs, "examples": int(total["first"]), "expected_keywords": {
             mode: _ratio(total[f"score_{mode}"], pairs) for mode in ("xx", "xy")}}
         if primary := [name for name in rows if name.startswith("primary_")]:
