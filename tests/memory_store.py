@@ -3,6 +3,10 @@
 import json
 
 
+class Killed(BaseException):
+    """Stands for a SIGKILL: nothing of the running process survives it but the store."""
+
+
 class Memory:
     """A store that, like the real one, keeps copies and plain JSON.
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from memory_store import Memory
+from memory_store import Killed, Memory
 from tiny_clld import bert, task, textcnn, texts
 from torch.nn.functional import cross_entropy
 
@@ -27,10 +27,6 @@ ADAPTIVE = {"contrast": CONTRAST, "distance": {"kind": "adaptive"}}
 SETTINGS = Settings(epochs=6, batch_size=2, optimiser="adam", schedule="constant",
                     select=(Criterion("accuracy", largest=True), Criterion("loss")))
 WHOLE = Step(0, 1, 0, range(12))
-
-
-class Killed(BaseException):
-    pass
 
 
 def weights(one):

@@ -9,8 +9,8 @@ import tiny_clld
 import tiny_hcl
 import torch
 import transformer_cases
-from memory_store import Memory
-from test_training_loop import SEED, Killed
+from memory_store import Killed, Memory
+from test_training_loop import SEED
 from torch.nn import functional as F
 
 from models.clld.clld import ClldModel

@@ -4,9 +4,8 @@ from functools import partial
 
 import pytest
 import torch
-from memory_store import Memory
+from memory_store import Killed, Memory
 from piece_cases import SOURCES, TARGETS, Case
-from tiny_training import Killed
 from torch.nn import functional as F
 
 from models.common.task import Step

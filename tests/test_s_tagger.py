@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 from ingest_rows import token_rows
+from memory_store import Killed
 from table_files import bytes_of
 from transformers import AutoTokenizer
 
@@ -184,9 +185,6 @@ def test_a_stage_killed_in_training_and_run_again_writes_the_same_bytes(project,
     shutil.rmtree(project.s_tagger)
     shutil.rmtree(project.table("s_tags"))
     inner, steps = TagTask.train_batch, []
-
-    class Killed(BaseException):
-        pass
 
     def deadly(self, items, step):
         steps.append(step.number)

@@ -12,6 +12,7 @@ import tiny_classes
 import tiny_rewriters
 import tiny_training
 import yaml
+from memory_store import Killed
 
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
@@ -173,10 +174,10 @@ def test_a_kill_in_the_last_seed_costs_the_others_nothing(tmp_path, monkeypatch)
         save(store, *state)
         saves.append(store.folder.parent.name)
         if saves.count("15") == 1:
-            raise tiny_training.Killed
+            raise Killed
 
     monkeypatch.setattr(FolderCheckpoints, "save", dying)
-    with pytest.raises(tiny_training.Killed), redirect_stderr(StringIO()):
+    with pytest.raises(Killed), redirect_stderr(StringIO()):
         import_module(module_of("train_hcl")).main(["m"])
     before = saves.count("13")
     saves.clear()

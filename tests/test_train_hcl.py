@@ -12,7 +12,8 @@ import tiny_hcl
 import tiny_items
 import tiny_training
 import torch
-from tiny_training import DyingStore, Killed
+from memory_store import Killed
+from tiny_training import DyingStore
 from transformers import AutoTokenizer, BertModel
 
 import stages.tracks.hcl.train

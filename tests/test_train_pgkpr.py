@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import tiny_rewriters
 import torch
-from tiny_training import DyingStore, Killed
+from memory_store import Killed
+from tiny_training import DyingStore
 
 from keycontrast.errors import InputError
 from models.common import BOS, EOS

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from memory_store import Memory
+from memory_store import Killed, Memory
 from torch import nn
 
 from models.common.task import Parameters, Task
@@ -17,10 +17,6 @@ from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
 
 SEED = partial(derived_seed, 7, "test")
-
-
-class Killed(BaseException):
-    """Stands for a SIGKILL: nothing of the running process survives it but the store."""
 
 
 class RunningMean(nn.Module):

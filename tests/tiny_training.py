@@ -6,6 +6,7 @@ import tiny_bert
 import tiny_items
 import torch
 import yaml
+from memory_store import Killed
 from transformers import AutoTokenizer
 
 from pipeline.schemas import SCHEMAS
@@ -18,10 +19,6 @@ from stages.tracks.hcl.train import _model
 
 TRAINING = {"epochs": 2, "batch_size": 4, "micro_batch": 2, "max_source": 12, "max_target": 8,
             "keep": "first", "learning_rate": 0.01}
-
-
-class Killed(BaseException):
-    """Ends a training as a signal would."""
 
 
 class DyingStore(FolderCheckpoints):
