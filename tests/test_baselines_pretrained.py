@@ -250,8 +250,8 @@ def pretrained(name, folder, end="</s>", kind=None):
     torch.manual_seed(0)
     found = library[kind or name](tiny_pretrained.config("dialogpt" if name == "gpt2" else kind or name,
                                                          vocab_size=len(words), eos_token_id=0, pad_token_id=1))
-    found.save_pretrained(folder)
-    return found.eval()
+    found.half().save_pretrained(folder)
+    return found.float().eval()
 
 
 def made(name, folder, encoder, **changes):
@@ -274,7 +274,7 @@ def test_weights_and_tokenizer_come_from_a_folder(name, library, encoder, tmp_pa
     else:
         logits = theirs(input_ids=ids, decoder_input_ids=given["y_in"]).logits
     expected = F.cross_entropy(logits[0], given["y_out"][0], reduction="sum")
-    assert torch.allclose(found.nll(given), expected)
+    assert torch.allclose(found.nll(given), expected) and found.dtype == torch.float32
     described = f"path:{tmp_path} (version None, sha256 "
     assert start.description.startswith(described) and start.described["start"]["sha256"]
     assert len(start.tokenizer) == 11 and start.marks.end == 0 and set(start.marks.banned) == {1, 2}

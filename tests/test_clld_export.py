@@ -10,8 +10,6 @@ from transformers import (
     AutoModelForSequenceClassification,
     BertConfig,
     BertModel,
-    DistilBertConfig,
-    DistilBertModel,
     RobertaConfig,
     RobertaModel,
 )
@@ -51,9 +49,3 @@ def test_exports_load_with_equal_logits_and_the_names_of_the_classes(kind, tmp_p
     drops = [part.p for part in loaded.modules() if isinstance(part, torch.nn.Dropout)]
     assert 0.5 in drops  # the classifier's own, for further training
     assert not {"head", "ldm"} & set(loaded.state_dict())
-
-
-def test_what_no_class_of_the_library_holds_is_refused_with_a_remedy(tmp_path):
-    other = DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=32)
-    with pytest.raises(ValueError, match="of type 'distilbert' cannot be exported, those of bert, roberta, albert can"):
-        sequence_classifier(ClldModel.over(DistilBertModel(other), CLASSES))

@@ -24,7 +24,7 @@ from stages.run.checkpoints import FolderCheckpoints
 SEED = partial(derived_seed, 5, "test")
 CONTRAST = {"kind": "label_distance"}
 ADAPTIVE = {"contrast": CONTRAST, "distance": {"kind": "adaptive"}}
-SETTINGS = Settings(epochs=6, batch_size=2, optimiser="adam", schedule="constant",
+SETTINGS = Settings(epochs=6, batch_size=2, schedule="constant",
                     select=(Criterion("accuracy", largest=True), Criterion("loss")))
 WHOLE = Step(0, 1, 0, range(12))
 

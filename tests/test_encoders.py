@@ -20,7 +20,9 @@ from keycontrast.encoders import BUNDLED_SHA256
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from keycontrast.text.batches import fixed_chunks
+from models.clld.clld import ClldModel
 from models.common.encoders import freeze_lower_layers, load_encoder
+from models.keywords.pair_classifier import build_pair_classifier
 from stages.common.device import choose_device
 from stages.common.encoders import embed_texts, resolve_encoder
 from tools.small_encoder import small_encoder
@@ -128,6 +130,15 @@ def test_embeddings_do_not_depend_on_company(tiny):
         (_, alone), = embed_texts(model, tokenizer, [text], 3, 20)
         assert alone[0].tobytes() == together[row].tobytes()
     assert list(embed_texts(model, tokenizer, [], 3, 20)) == []
+
+
+def test_weights_of_half_precision_are_trained_in_full(tmp_path):
+    folder = tiny_bert.save_encoder(tmp_path)
+    AutoModel.from_pretrained(folder).half().save_pretrained(folder)
+    encoder, _ = load_encoder(folder)
+    for model in (encoder, ClldModel.over(encoder, ["a", "b"]), build_pair_classifier(folder),
+                  build_pair_classifier(folder, pretrained=False)):
+        assert {weight.dtype for weight in model.parameters()} == {torch.float32}
 
 
 def test_device_is_what_was_asked_for_or_an_error(monkeypatch):

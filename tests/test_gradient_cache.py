@@ -122,7 +122,7 @@ def test_with_dropout_it_is_that_of_one_graph_over_all_micro_batches(make):
 
 def trained(make, **settings):
     task = make()
-    history = fit(task, Settings(epochs=2, optimiser="adam", **settings), Memory(), SEED)
+    history = fit(task, Settings(epochs=2, **settings), Memory(), SEED)
     return task.module.state_dict(), history
 
 

@@ -66,6 +66,12 @@ def test_rows_of_one_table_are_of_the_same_items():
     assert metrics["hcl"]["baselines"] == metrics["pieces"]["baselines"]
 
 
+def test_saved_tokenizers_do_not_cut():
+    for name in MODELS:
+        tokenizer = json.loads((ModelPaths(name, 13).weights / "tokenizer.json").read_text())
+        assert tokenizer["truncation"] is None and tokenizer["padding"] is None
+
+
 def test_new_texts_are_rewritten_without_keywords():
     texts = read_frame(RunPaths("pieces", 13).predictions, SCHEMAS["predictions"])
     lines = list(predict(load_params(), "pieces", texts["source"]))

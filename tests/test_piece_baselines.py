@@ -133,7 +133,9 @@ def du(tmp_path):
 
 
 def test_it_begins_with_the_encoder(tmp_path):
-    own = Case("seq2seq_du", tmp_path).model.encoder.state_dict()
+    model = Case("seq2seq_du", tmp_path).model
+    assert not {"_name_or_path", "transformers_version"} & model.config.encoder.keys()
+    own = model.encoder.state_dict()
     encoder = AutoModel.from_pretrained(tmp_path).state_dict()
     assert all(torch.equal(tensor, encoder[name]) for name, tensor in own.items())
 
@@ -143,6 +145,9 @@ def test_the_schema_is_the_keyword_and_others_that_the_text_holds(du):
     assert model.phrases(SOURCES[0]) == ["language", "learn"]
     assert model.phrases("a dog? A CAT, in the catalogue") == ["cat", "dog"]
     assert model.phrases("nothing of that") == []
+    model.config.lexicon = ["c++", "e-mail", "u.s. dollar", "über", "学习"]
+    assert model.phrases("Is C++ good? An E-MAIL: the U.S. dollar is überall") == ["u.s. dollar", "e-mail", "c++"]
+    assert model.phrases("我们学习语言") == ["学习"]
     found = model.inputs([SOURCES[0], "nothing of that"], du.tokenizer)
     assert found["s_real"].tolist() == [[True, True], [True, False]]
     assert du.tokenizer.batch_decode(found["s_ids"][0], skip_special_tokens=True) == ["language", "learn"]

@@ -214,6 +214,17 @@ def test_the_oracle_reads_the_keyword_of_the_target_in_training_and_validation(t
     torch.testing.assert_close(task.fixed["unseen_vectors"], embedded(["hot dog"]))
 
 
+@pytest.mark.parametrize(("enabled", "first"), [(True, 1), (False, 0)])
+def test_epochs_are_candidates_from_the_end_of_annealing_if_there_is_a_latent_variable(
+        encoder, tmp_path, monkeypatch, enabled, first):
+    values, caught = settings(), []
+    values["latent"]["enabled"] = enabled
+    monkeypatch.setitem(globals(), "settings", lambda **_: values)
+    monkeypatch.setattr(stages.tracks.hcl.train, "fit", lambda task, loop, *_: caught.append(loop.final_from_step))
+    train(encoder, FolderCheckpoints(tmp_path, "a"))
+    assert caught == [first]
+
+
 def test_another_encoder_in_the_same_place_is_noticed(encoder):
     on = trained_on(encoder)
     with pytest.raises(InputError, match="is no longer the encoder that the model was trained with"):

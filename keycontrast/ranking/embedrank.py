@@ -93,7 +93,7 @@ def _embedder(source: str, longest: int, param: str) -> Callable[[Sequence[str],
                          f"'keycontrast[embeddings]'.") from error
     resolved = resolve_encoder(source, param)
     tokenizer = AutoTokenizer.from_pretrained(resolved.location)
-    encoder = AutoModel.from_pretrained(resolved.location, attn_implementation="sdpa").eval()
+    encoder = AutoModel.from_pretrained(resolved.location, attn_implementation="sdpa", dtype=torch.float32).eval()
     widest = min(int(tokenizer.model_max_length), longest)
 
     def embedded(texts: Sequence[str], size: int) -> np.ndarray:

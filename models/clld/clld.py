@@ -22,7 +22,7 @@ from transformers import initialization as init
 from models.clld.settings import ModelSettings
 from models.clld.textcnn import PAD, TextCnn
 from models.common import filled
-from models.common.encoders import load_encoder
+from models.common.encoders import load_encoder, portable
 from models.common.losses import at_least_float32, masked_mean, pair_contrast
 from models.common.task import Step, Task, batches_in_order
 from models.common.transformer import embed
@@ -36,8 +36,6 @@ _TEMPERATURES = {"label_distance": 1.0, "supervised": 0.05, "twin": 0.05}
 # Of the encoder in the further views of SupCL-Seq (Sedghamiz et al. 2021); other contrasts have one such view, under
 # the encoder's own dropout.
 _SUPCL_SEQ_DROPOUTS = (0.0, 0.05, 0.2)
-# Encoders whose classes have the argument add_pooling_layer.
-_WITH_POOLER = ("bert", "albert", "roberta")
 
 
 class ClldConfig(transformers.PretrainedConfig):
@@ -51,8 +49,7 @@ class ClldConfig(transformers.PretrainedConfig):
         model: ModelSettings = filled(ModelSettings(), {"architecture": architecture, **own})
         self.architecture, self.pool, self.ce_views = model.architecture, model.pool, model.ce_views
         self.contrast, self.distance, self.textcnn = model.contrast, model.distance, model.textcnn
-        machine = ("_name_or_path", "transformers_version")  # a model must not depend on where it was made
-        self.encoder = {name: value for name, value in (encoder or {}).items() if name not in machine}
+        self.encoder = portable(encoder or {})
         if classes is not None:
             settings["id2label"] = dict(enumerate(classes))
             settings["label2id"] = {name: number for number, name in enumerate(classes)}
@@ -107,8 +104,8 @@ class ClldModel(transformers.PreTrainedModel):
                 raise ValueError("ClldConfig: encoder lacks model_type; give the to_dict() of the encoder's "
                                  "configuration")
             of_encoder = transformers.AutoConfig.for_model(**config.encoder)
-            extra = {"add_pooling_layer": False} if of_encoder.model_type in _WITH_POOLER else {}
-            self.encoder = transformers.AutoModel.from_config(of_encoder, attn_implementation="sdpa", **extra)
+            self.encoder = transformers.AutoModel.from_config(of_encoder, attn_implementation="sdpa",
+                                                              add_pooling_layer=False, dtype=torch.float32)
             width = of_encoder.hidden_size
         classes = len(config.classes)
         self.dropout = nn.Dropout(DROPOUT)

@@ -34,10 +34,7 @@ def sequence_classifier(model: ClldModel) -> PreTrainedModel:
         own.encoder.load_state_dict(model.encoder.state_dict())
         own.classifier.load_state_dict(model.classifier.state_dict())
         return own.eval()
-    kind = config.encoder["model_type"]
-    if kind not in _PLACES:
-        raise ValueError(f"encoders of type {kind!r} cannot be exported, those of {', '.join(_PLACES)} can")
-    dropout, *places = _PLACES[kind]
+    dropout, *places = _PLACES[config.encoder["model_type"]]
     values = {key: value for key, value in config.encoder.items() if key not in ("num_labels", "architectures")}
     target = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(
         **{**values, **shared, dropout: DROPOUT}))

@@ -1,8 +1,10 @@
 """Text encoders of the BERT family: loading, special tokens and freezing."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import torch
 import transformers
 from torch import nn
 from transformers.utils import logging
@@ -13,7 +15,7 @@ _FAMILY = ("bert", "albert", "roberta")
 
 def load_encoder(source: str | Path, config: transformers.PretrainedConfig | None = None, pretrained: bool = True
                  ) -> tuple[transformers.PreTrainedModel, transformers.PreTrainedTokenizerBase]:
-    """Load an encoder, in evaluation mode and without pooler, and its tokenizer.
+    """Load an encoder with fp32 weights, in evaluation mode and without pooler, and its tokenizer.
 
     ``source`` is a folder written by ``save_pretrained``, or an id of the library; for ``pretrained`` False, weights
     are random. ``config`` replaces the source's own.
@@ -22,14 +24,15 @@ def load_encoder(source: str | Path, config: transformers.PretrainedConfig | Non
     if config.model_type not in _FAMILY:
         raise ValueError(f"load_encoder: {source} is a {config.model_type!r} model, "
                          f"expected one of {', '.join(_FAMILY)}")
+    options: dict[str, Any] = {"attn_implementation": "sdpa", "add_pooling_layer": False, "dtype": torch.float32}
     if not pretrained:
-        model = transformers.AutoModel.from_config(config, attn_implementation="sdpa", add_pooling_layer=False)
+        model = transformers.AutoModel.from_config(config, **options)
     else:
         verbosity = logging.get_verbosity()
         logging.set_verbosity_error()  # the library warns about pooler and head, which are left out on purpose
         try:
             model, report = transformers.AutoModel.from_pretrained(
-                source, config=config, attn_implementation="sdpa", add_pooling_layer=False, output_loading_info=True)
+                source, config=config, output_loading_info=True, **options)
         finally:
             logging.set_verbosity(verbosity)
         if missing := sorted(report["missing_keys"]):  # the library would fill them with random numbers
@@ -37,6 +40,11 @@ def load_encoder(source: str | Path, config: transformers.PretrainedConfig | Non
             raise ValueError(f"load_encoder: {source} lacks {len(missing)} weights of a {config.model_type} encoder: "
                              f"{shown}")
     return model.eval(), transformers.AutoTokenizer.from_pretrained(source)
+
+
+def portable(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of an encoder without the path and the version that it was made with."""
+    return {name: value for name, value in config.items() if name not in ("_name_or_path", "transformers_version")}
 
 
 def special_ids(tokenizer: transformers.PreTrainedTokenizerBase) -> dict[str, int]:

@@ -50,10 +50,9 @@ class Settings:
     epochs: int  # passes over the training items at most; 0 leaves the module as it is and validates it once
     batch_size: int  # items per optimiser step; the last batch of an epoch may be smaller
     micro_batch: int | None = None  # items per forward pass; None: the whole batch at once
-    optimiser: Literal["adamw", "adam"] = "adamw"
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
-    weight_decay: float = 0.0  # decoupled under adamw, added to the gradient under adam
+    weight_decay: float = 0.0  # of AdamW, which is Adam without it
     warmup: float = 0.0  # share of all steps over which the rates rise linearly from 0
     schedule: Literal["linear", "constant"] = "linear"  # of the rates after that; linear falls to 0
     # Of the matrix products (autocast); weights, gradients, optimiser and losses are fp32.
@@ -274,9 +273,9 @@ class _Loop:
         self.lengths = task.lengths() if settings.bucket else None
         groups = [{"name": group.name, "params": [p for p in group.parameters if p.requires_grad], "lr": group.rate}
                   for group in task.parameter_groups()]
-        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.optimiser]
-        self.optimiser = kind([group for group in groups if group["params"]], lr=0.0, betas=settings.betas,
-                              eps=settings.eps, weight_decay=settings.weight_decay, fused=True)
+        self.optimiser = torch.optim.AdamW([group for group in groups if group["params"]], lr=0.0,
+                                           betas=settings.betas, eps=settings.eps,
+                                           weight_decay=settings.weight_decay, fused=True)
         self.rates: list[float] = [group["lr"] for group in self.optimiser.param_groups]
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         self.device = self.parameters[0].device

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import initialization as init
 
+from keycontrast.text.normal_form import HAN
 from models.common import recurrent as rnn
 from models.common import transformer
 from models.common.decoding import CachedSteps, Decodable, project_in_full
@@ -23,6 +24,7 @@ from models.common.task import Step
 from models.hcl.hcl import LOGVAR_RANGE, kl_weight
 from models.hcl.pretrained import T5, Batch, DialoGpt, PieceModel, SimCtg, T5Claps
 
+_HAN = re.compile(f"[{HAN}]")
 _PHRASES = 5  # phrases of a source at most
 _BOUND = 0.08  # of the CVAE's initial weights
 _ANNEALING = 10_000  # steps
@@ -367,9 +369,7 @@ class Seq2SeqDu(Pointing):
         """Return the keyword of a text, if it has one, and the keywords of the lexicon in it, the longest first."""
         if source not in self._phrases:
             own = self.config.keywords.get(source)
-            words = " " + re.sub(r"[\W_]+", " ", source.lower()) + " "
-            others = [phrase for phrase in self.config.lexicon if phrase != own and (
-                f" {phrase} " in words or (not phrase.isascii() and phrase in words))]
+            others = [phrase for phrase in self.config.lexicon if phrase != own and _contains(source.lower(), phrase)]
             phrases = [*([own] if own else []), *sorted(others, key=lambda phrase: (-len(phrase), phrase))]
             self._phrases[source] = phrases[:_PHRASES]
         return self._phrases[source]
@@ -395,6 +395,12 @@ class Seq2SeqDu(Pointing):
         contexts, weights = self.read_source(states, *given[:3])
         schema, _ = self.read_schema(states, *given[3:6])
         return torch.cat([states, contexts, schema, embedded], dim=-1), weights
+
+
+def _contains(text: str, phrase: str) -> bool:
+    """Return whether a phrase is in a text, and not within a word unless it is Chinese, which has no spaces."""
+    return phrase in text and (_HAN.search(phrase) is not None
+                               or re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) is not None)
 
 
 class Cvae(OwnPieceModel):

@@ -17,6 +17,7 @@ from transformers import BertConfig, PretrainedConfig
 
 from models.common import filled, transformer
 from models.common.decoding import BeamCache, Pair
+from models.common.encoders import portable
 from models.common.losses import at_least_float32, gaussian_kl, gaussian_kl_dims, masked_mean
 from models.hcl.settings import CONTRASTS, GROUPS, HclSettings
 
@@ -40,9 +41,7 @@ class HclConfig(PretrainedConfig):
 
     def __init__(self, encoder: Mapping[str, Any] | None = None, special_ids: Mapping[str, int] | None = None,
                  num_nodes: int = 0, num_edges: int = 0, mean_target_length: float = 1.0, **kwargs: Any) -> None:
-        self.encoder = dict(encoder if encoder is not None else BertConfig().to_dict())
-        for machine_key in ("_name_or_path", "transformers_version"):  # a model must not depend on where it was made
-            self.encoder.pop(machine_key, None)
+        self.encoder = portable(encoder if encoder is not None else BertConfig().to_dict())
         if self.encoder.get("model_type", "bert") != "bert":
             raise ValueError(f"HclConfig: encoder is of type {self.encoder['model_type']!r}; HCL is built on BERT "
                              f"encoders")

@@ -39,7 +39,7 @@ class Validation:
         output = self.model(batch, validating=True)
         self._append(loss=validation_loss(output, self.model.config), reconstruction=output.reconstruction)
         if (latent := output.latent) is not None:
-            self._append(kl=latent.kl, _kl_dims=latent.kl_dims, _mu=latent.posterior.mu)
+            self._append(kl=latent.kl, _mu=latent.posterior.mu)
         for name, contrasted in output.contrasts.items():
             self._append(**{f"_{name}_loss": contrasted.loss, f"_{name}_mask": contrasted.mask})
         self._probe(output, batch)

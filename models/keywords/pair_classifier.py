@@ -60,9 +60,10 @@ def build_pair_classifier(location: str | Path, pretrained: bool = True,
     config = transformers.AutoConfig.from_pretrained(
         location, num_labels=len(LABELS), id2label=LABELS, label2id={name: label for label, name in LABELS.items()})
     if pretrained:
-        classifier = transformers.AutoModelForSequenceClassification.from_pretrained(location, config=config)
+        classifier = transformers.AutoModelForSequenceClassification.from_pretrained(
+            location, config=config, dtype=torch.float32)
     else:
-        classifier = transformers.AutoModelForSequenceClassification.from_config(config)
+        classifier = transformers.AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
     freeze_lower_layers(classifier.base_model, freeze_layers)
     return classifier
 

@@ -63,7 +63,7 @@ def run(examples: pd.DataFrame, lower: Texts, psi: pa.Table, values: Mapping[str
     nn.Module.to(tagger, device)
     items = [[TaggedText(ids[lower.of(source)], labels) for source, labels in part] for part in (train, validation)]
     task = TagTask(tagger, items[0], items[1], values["learning_rate"], values["batch_size"])
-    settings = Settings(epochs=values["epochs"], batch_size=values["batch_size"], optimiser="adam",
+    settings = Settings(epochs=values["epochs"], batch_size=values["batch_size"], schedule="constant",
                         clip=values["clip"], precision=values["precision"], select=(Criterion("loss"),))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     sources = np.unique(examples["source_id"].to_numpy(dtype=np.int64))

@@ -95,7 +95,7 @@ def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mappi
          f"read",
          f"Best epoch {metrics['best_epoch']} of {settings['epochs']}, by validation accuracy: {values}",
          f"Contrast: {contrast}",
-         f"{settings['optimiser']}, rate {settings['learning_rate']:g}, {settings['batch_size']} texts a step", files],
+         f"AdamW, rate {settings['learning_rate']:g}, {settings['batch_size']} texts a step", files],
         use, f"Classes:\n\n{classes}" + (f"\n\nIn this folder:\n\n```python\n{code}\n```" if code else ""))
 
 

@@ -35,11 +35,11 @@ from stages.tracks.common.training import ModelFolder, OpenBar, SeedTraining, tr
 
 STAGE = "train_clld"
 Pairs = list[tuple[int, int]]
-# Optimiser, decay and warm-up, and learning rate and schedule where the params say null (CLLD section IV-B; warm-up
+# Weight decay and warm-up, and learning rate and schedule where the params say null (CLLD section IV-B; warm-up
 # and schedule ours). A schedule that is named has no warm-up.
 _OWN: dict[str, dict[str, Any]] = {
-    "encoder": {"learning_rate": 2e-5, "optimiser": "adamw", "weight_decay": 0.1, "schedule": "linear", "warmup": 0.1},
-    TEXTCNN: {"learning_rate": 1e-3, "optimiser": "adam", "weight_decay": 0.0, "schedule": "constant", "warmup": 0.0}}
+    "encoder": {"learning_rate": 2e-5, "weight_decay": 0.1, "schedule": "linear", "warmup": 0.1},
+    TEXTCNN: {"learning_rate": 1e-3, "weight_decay": 0.0, "schedule": "constant", "warmup": 0.0}}
 _KINDS = {"none": "none", "supcl_seq": "supervised", "simcse": "twin"}
 _DISTANCES = ("static_tau_pairs", "adaptive")
 
@@ -158,12 +158,8 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
 
 def _saved(tokenizer: PreTrainedTokenizerBase, encoder: ResolvedEncoder | None,
            max_length: int) -> PreTrainedTokenizerBase:
-    """Return the tokenizer without padding and truncation settings."""
     if encoder is not None:
         tokenizer = AutoTokenizer.from_pretrained(encoder.location)
-    else:
-        tokenizer.backend_tokenizer.no_truncation()  # type: ignore[attr-defined]
-        tokenizer.backend_tokenizer.no_padding()  # type: ignore[attr-defined]
     tokenizer.init_kwargs.pop("local_files_only", None)  # says whether this machine has a network
     tokenizer.model_max_length = max_length
     return tokenizer

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,15 @@ import pandas as pd
 import torch
 from sklearn.feature_extraction.text import TfidfTransformer
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoTokenizer, GPT2Config, PreTrainedTokenizerBase, T5Config
+from transformers import AutoConfig, AutoTokenizer, GPT2Config, PreTrainedModel, PreTrainedTokenizerBase, T5Config
 
 from keycontrast.errors import InputError
-from models.common.encoders import freeze_lower_layers, load_encoder
+from models.common.encoders import freeze_lower_layers, load_encoder, portable
 from models.common.task import Parameters, Step, Task
 from models.common.training import fit
 from models.hcl.baselines import MODELS, GroupWiseTraining, PieceConfig, load_pieces
 from models.hcl.pretrained import Batch, t5_config
-from stages.common.encoders import resolve_encoder
+from stages.common.encoders import longest_input, resolve_encoder
 from stages.common.examples import structure_of
 from stages.common.paths import DatasetPaths
 from stages.common.retrieval import bm25, word_counts
@@ -116,7 +117,7 @@ def build(values: Mapping[str, Any], start: Start, mean_target_length: float) ->
         if start.location is None:
             return kind(config)
         model, report = kind.from_pretrained(start.location, config=config, use_safetensors=True,
-                                             output_loading_info=True)
+                                             output_loading_info=True, dtype=torch.float32)
         if missing := sorted(report["missing_keys"]):
             raise InputError(f"train_hcl.{architecture}.source: {start.description} lacks {len(missing)} weights, such "
                              f"as {missing[0]}.")
@@ -125,8 +126,8 @@ def build(values: Mapping[str, Any], start: Start, mean_target_length: float) ->
                       bos_token_id=marks.start, eos_token_id=marks.end, **start.further)
     if architecture != "seq2seq_du":
         return kind(own)
-    pretrained, _ = load_encoder(start.tokenizer.name_or_path, pretrained=start.location is not None)
-    own.encoder = pretrained.config.to_dict()
+    pretrained = bert_of(start.tokenizer.name_or_path, start.location is not None, training)
+    own.encoder = portable(pretrained.config.to_dict())
     model = kind(own)
     model.encoder.load_state_dict(pretrained.state_dict())
     try:
@@ -134,6 +135,19 @@ def build(values: Mapping[str, Any], start: Start, mean_target_length: float) ->
     except ValueError as error:
         raise InputError(f"train_hcl.training.freeze_layers: {error}.") from error
     return model
+
+
+def bert_of(location: str | Path, pretrained: bool, training: Mapping[str, Any]) -> PreTrainedModel:
+    """Return a BERT whose positions are enough for the texts; see :func:`models.common.encoders.load_encoder`."""
+    encoder, _ = load_encoder(location, pretrained=pretrained)
+    if encoder.config.model_type != "bert":
+        raise InputError(f"encoder.source: {location} is a {encoder.config.model_type} model; HCL and Seq2Seq-DU are "
+                         f"built on BERT encoders.")
+    longest = longest_input(encoder) - 2
+    if max(training["max_source"], training["max_target"]) > longest:
+        raise InputError(f"train_hcl.training: max_source and max_target may be {longest} at most, since the encoder "
+                         f"has no more positions.")
+    return encoder
 
 
 def _config(values: Mapping[str, Any], start: Start) -> Any:

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
-from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
+from models.common.encoders import freeze_lower_layers, special_ids
 from models.common.task import Parameters, Step, Task, batches_in_order
 from models.common.training import CheckpointStore, History, fit
 from models.hcl import hcl
@@ -21,7 +21,7 @@ from models.hcl.graph import KeywordGraph
 from models.hcl.hcl import HclConfig
 from models.hcl.model import HclModel, InitReport, init_from
 from models.hcl.monitors import Validation, find_alarms, leak_of_graph
-from stages.common.encoders import longest_input, resolve_encoder
+from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import CLUSTERS, EDGES, NODE_VECTORS, TEXT_VECTORS
 from stages.common.seeds import derived_seed
@@ -117,7 +117,8 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
             raise InputError(f"models.hcl: {error}.") from error
     nn.Module.to(model, device)
     settings = loop_settings({**training, "bucket": True})
-    annealing = hcl.annealed_by(latent["annealing_steps"], settings.total_steps(len(batches["train"])))
+    steps = settings.total_steps(len(batches["train"]))
+    annealing = hcl.annealed_by(latent["annealing_steps"], steps) if latent["enabled"] else 0
     fixed = {"eps": data.fixed_noise(batches["validation"].example_ids, latent["size"], seed, STAGE, "eps"),
              "unseen_vectors": unseen.vectors(read[read["split"] == "validation"])}
     task = HclTask(model, batches["train"], batches["validation"], fixed, training, annealing,
@@ -145,11 +146,7 @@ def _item_views(job: SeedTraining, values: Mapping[str, Any], graph: KeywordGrap
 
 def _model(values: Mapping[str, Any], encoder: ResolvedEncoder, tokenizer: PreTrainedTokenizerBase,
            graph: KeywordGraph, mean_target_length: float) -> HclModel:
-    pretrained, _ = load_encoder(encoder.location, pretrained=encoder.pretrained)
-    longest, training = longest_input(pretrained) - 2, values["training"]
-    if max(training["max_source"], training["max_target"]) > longest:
-        raise InputError(f"train_hcl.training: max_source and max_target may be {longest} at most, since the encoder "
-                         f"has no more positions.")
+    pretrained = baselines.bert_of(encoder.location, encoder.pretrained, values["training"])
     try:
         config = HclConfig.from_params(values, pretrained.config, special_ids(tokenizer), graph.num_nodes,
                                        graph.num_edges, mean_target_length)
