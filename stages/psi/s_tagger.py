@@ -197,7 +197,7 @@ primary (epoch {metrics["best_epoch"]} of {values["epochs"]}):
 | tagger | {metrics["loss"]:.4f} | {metrics["accuracy"]:.4f} | {metrics["f1"]:.4f} |
 | always {baseline["answer"]} | {baseline["loss"]:.4f} | {baseline["accuracy"]:.4f} | {baseline["f1"]:.4f} |
 
-Settings (Adam; the learning rate falls linearly to 0):
+Settings (Adam, constant learning rate):
 
 {settings}
 """
