@@ -30,13 +30,10 @@ def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence,
 
 def read(layer: nn.RNNBase, embedded: Tensor, mask: Tensor) -> tuple[Tensor, State]:
     """Read texts (B, L, d) under ``mask`` (B, L): outputs (B, L, d'), 0 at padding, and last states (B, d') each."""
-    lengths, order = mask.sum(-1).cpu().sort(descending=True, stable=True)
-    order, back = order.to(mask.device), order.argsort().to(mask.device)
-    packed = pack_padded_sequence(embedded.index_select(0, order), lengths, batch_first=True)
+    packed = pack_padded_sequence(embedded, mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
     outputs, state = recurrent(layer, packed)
     padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
-    last = state if isinstance(state, tuple) else (state,)
-    return padded.index_select(0, back), tuple(part.transpose(0, 1).flatten(1).index_select(0, back) for part in last)
+    return padded, tuple(part.transpose(0, 1).flatten(1) for part in (state if isinstance(state, tuple) else (state,)))
 
 
 class LstmStack(nn.Module):

@@ -93,11 +93,6 @@ class HclConfig(PretrainedConfig):
         return [name for name, needed in CONTRASTS.items() if getattr(self.contrasts, name).weight > 0
                 and all(inputs[part] for part in needed)]
 
-    @property
-    def banned_token_ids(self) -> list[int]:
-        """Tokens never generated: [PAD], [CLS], [UNK] and [MASK]."""
-        return sorted({self.special_ids[role] for role in ("pad", "bos", "unk", "mask")})
-
 
 # The latent variable (section 3.1)
 

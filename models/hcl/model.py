@@ -381,7 +381,8 @@ class HclModel(PreTrainedModel):
         if search not in ("beam", "contrastive"):
             raise ValueError(f"HclModel: search is {search!r}, expected 'beam' or 'contrastive'")
         ids = self.config.special_ids
-        rules = decoding.Rules(ids["eos"], ids["pad"], min_length, max_length, tuple(self.config.banned_token_ids))
+        banned = tuple(ids[role] for role in ("pad", "bos", "unk", "mask"))
+        rules = decoding.Rules(ids["eos"], ids["pad"], min_length, max_length, banned)
         memory, mask = self.memory(given.hidden, given.mask, given.u_in, z)
         steps = self.steps(memory, mask, z, 1 + max_length * (num_beams if search == "beam" else top_k))
         start = torch.full((len(mask),), ids["bos"], device=mask.device)
