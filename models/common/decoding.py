@@ -186,11 +186,10 @@ def best_continuations(logits: Tensor, scores: Tensor, forbidden: Tensor, count:
     chances = F.log_softmax(logits, dim=-1).index_fill_(-1, forbidden, -torch.inf)
     # the best of all are among the best of each hypothesis (B, W, m)
     values, tokens = _largest(chances, min(count, chances.shape[-1]))
-    each = values.shape[-1]
     totals = (values + scores.unsqueeze(-1)).flatten(1)  # (B, W m)
     best, places = totals.topk(min(count, totals.shape[1]), dim=-1)
     missing = count - best.shape[1]  # of a vocabulary smaller than the beam
-    return Candidates(F.pad(best, (0, missing), value=-torch.inf), F.pad(places // each, (0, missing)),
+    return Candidates(F.pad(best, (0, missing), value=-torch.inf), F.pad(places // values.shape[-1], (0, missing)),
                       F.pad(tokens.flatten(1).gather(1, places), (0, missing)))
 
 

@@ -258,7 +258,7 @@ class Pointing(OwnPieceModel):
     def copyable(self, x_ids: Tensor) -> Tensor:
         """Return which source tokens (B, 1, S) may be copied: all but [CLS], [SEP] and padding."""
         config = self.config
-        special = [x_ids == each for each in (config.bos_token_id, config.eos_token_id, config.pad_token_id)]
+        special = [x_ids == token for token in (config.bos_token_id, config.eos_token_id, config.pad_token_id)]
         return ~(special[0] | special[1] | special[2]).unsqueeze(1)
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:

@@ -274,7 +274,7 @@ def memory_keys_values(layers: Sequence[transformer.DecoderLayer], memory: Tenso
     """Return the keys and values (B, H, S, d / H) of memory (B, S, d) for each layer, from one product or the cache."""
     attentions = [layer.cross_attention for layer in layers]
     if cache is None:
-        (weights,) = transformer.joined_groups([[part for each in attentions for part in (each.key, each.value)]])
+        (weights,) = transformer.joined_groups([[part for layer in attentions for part in (layer.key, layer.value)]])
         parts = heads.split(F.linear(memory, *weights), 2 * len(attentions))
         return list(zip(parts[::2], parts[1::2], strict=True))
 

@@ -322,7 +322,7 @@ class Claps(nn.Module):
 
     def divergence(self, states: Tensor, moved: Tensor, real: Tensor) -> Tensor:
         """Return KL(p(. | H) || p(. | moved H)), over all real tokens."""
-        before, after = (F.log_softmax(self.model.lm_head(each), dim=-1) for each in (states, moved))
+        before, after = (F.log_softmax(self.model.lm_head(part), dim=-1) for part in (states, moved))
         return F.kl_div(after, before, reduction="none", log_target=True).sum(-1).masked_fill(~real, 0.0).sum()
 
 

@@ -151,11 +151,11 @@ def build(results: Results, datasets: list[Dataset], examples: int = 0) -> Page:
     used = {run.track for run in results.runs} | {model.track for model in results.models}
     tracks = [track for track in TRACKS.values() if track.name in used]
     writing = sum(not block.track.classifies for block in results.blocks)
-    each = -(-examples // max(writing, 1))
+    per_block = -(-examples // max(writing, 1))
     # The word vectors of the metrics, each once.
     vectors = [emb for run in results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
     encoders = list({(encoder["name"], encoder["sha256"]): encoder for encoder in vectors}.values())
-    return Page(results, encoders, datasets, [_track(track, results, each) for track in tracks],
+    return Page(results, encoders, datasets, [_track(track, results, per_block) for track in tracks],
                 {name: shown for name, shown in data.items() if shown["nodes"]})
 
 

@@ -151,15 +151,15 @@ def _texts(paths: DatasetPaths, nodes: pd.Series) -> dict[int, list[tuple[int, s
 
 
 def _selected(paths: DatasetPaths, schema: TableSchema, column: str, values: Iterable[int],
-              each: int | None = None) -> pd.DataFrame:
-    """Return the rows of a table whose ``column`` is among ``values``, the first ``each`` of each, read in pieces."""
+              limit: int | None = None) -> pd.DataFrame:
+    """Return the rows of a table whose ``column`` is among ``values``, the first ``limit`` of each, read in pieces."""
     wanted = pa.array(sorted(set(values)), schema.arrow().field(column).type)
     pieces = [schema.arrow().empty_table().to_pandas()]
     for batch in read_batches(paths.table(schema.name), schema, rows=_ROWS):
         piece = batch.filter(pc.is_in(batch[column], value_set=wanted)).to_pandas()
-        pieces.append(piece if each is None else piece.groupby(column).head(each))
+        pieces.append(piece if limit is None else piece.groupby(column).head(limit))
     selected = pd.concat(pieces)
-    return selected if each is None else selected.groupby(column).head(each)
+    return selected if limit is None else selected.groupby(column).head(limit)
 
 
 def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
