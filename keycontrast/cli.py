@@ -176,6 +176,7 @@ def keywords(file: File, column: Column = None,
         sys.stderr.write(f"keycontrast: {output.skipped} of {len(output.texts)} rows have no text and were left out\n")
     if out is not None:
         _write_parquet(output, out)
+        sys.stdout.write(f"{out}: {output.table.num_rows} rows of {len(output.texts) - output.skipped} texts\n")
     else:
         (print_csv if as_csv else print_json if as_json else print_texts)(output, sys.stdout)
 

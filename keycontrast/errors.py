@@ -70,7 +70,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     if not names:
-        return "nothing is available here."
+        return "there is none."
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return f"valid names: {shown}."
 

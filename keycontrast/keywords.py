@@ -409,7 +409,7 @@ def _reader(pipeline: Any, language: str | None, workers: int) -> tuple[str | La
         name, language = fspath(pipeline), language or "en"
         if name == "embedded" and language not in LANGUAGES:
             raise InputError(f"language: {language!r} is none of {' and '.join(map(repr, LANGUAGES))}, which are read "
-                             f"without a pipeline of yours; for another, name a spaCy pipeline with pipeline=")
+                             f"without a pipeline of yours; for another, name a spaCy pipeline (option pipeline)")
         return name if isinstance(pipeline, str) or "/" in name else f"./{name}", language
     if not hasattr(pipeline, "pipe") or not hasattr(pipeline, "vocab"):
         raise InputError(f"pipeline: a name, a folder or a spaCy pipeline is needed, found {type(pipeline).__name__}")

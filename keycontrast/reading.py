@@ -284,7 +284,7 @@ def _header(path: Path, record: _Fields | None, form: TableForm, check: Check) -
     if "\0" in text:
         raise InputError(f"{path}: the header holds NUL bytes. If the file is UTF-16 without a mark, set "
                          f"{form.words.encoding} to utf-16-le or utf-16-be.")
-    if problem:
+    if problem := problem or character_problem(text, form.encoding, "the header", form.words).rstrip("."):
         raise InputError(f"{path}: the header cannot be read ({problem}).")
     if len(fields) == 1:
         for other, what in _SEPARATORS.items():

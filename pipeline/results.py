@@ -49,6 +49,10 @@ def data_warnings(name: str, dag: Collection[str]) -> list[str]:
     if tested < _FEW_ITEMS and sum(examples.values()) > examples.get("train", 0):
         notes.append(f"the test split has {tested} items; fewer than {_FEW_ITEMS} tell nothing about differences. "
                      f"Raise ingest.test, or name a published split")
+    rows = counts.get("ingest", {}).get("rows", {})
+    unused = rows.get("in_no_item_by_reason", {}).get("unused", 0)
+    if 2 * unused > rows.get("read", 0):
+        notes.append(f"{unused} of {rows['read']} rows are in no item: ingest.neg_source does not use them")
     texts = counts.get("annotate", {})
     if texts.get("other_language"):
         notes.append(f"{texts['other_language']} of {texts['texts']} texts are not in the data set's language; their "

@@ -172,9 +172,11 @@ def test_blocks_that_name_no_data_sets_take_those_that_models_need():
 
 def test_a_class_of_the_test_that_training_lacks_and_texts_of_another_language_are_said(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_json(DatasetPaths("d").metrics("ingest"), {"classes": {"train": {"a": 3, "c": 0}, "test": {"a": 1, "c": 2}}})
+    write_json(DatasetPaths("d").metrics("ingest"), {"classes": {"train": {"a": 3, "c": 0}, "test": {"a": 1, "c": 2}},
+                                                   "rows": {"read": 9, "in_no_item_by_reason": {"unused": 5}}})
     write_json(DatasetPaths("d").metrics("annotate"), {"texts": 6, "other_language": 2})
-    unseen, foreign = data_warnings("d", {"ingest@d", "annotate@d"})
+    unseen, unused, foreign = data_warnings("d", {"ingest@d", "annotate@d"})
+    assert unused == "5 of 9 rows are in no item: ingest.neg_source does not use them"
     assert unseen.startswith("no text of class 'c' is in training")
     assert foreign.startswith("2 of 6 texts are not in the data")
     assert data_warnings("d", {"ingest@other"}) == []

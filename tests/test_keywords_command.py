@@ -45,9 +45,11 @@ def test_every_text_has_all_its_phrases(lines):
 
 
 def test_parquet_csv_json_and_python_say_the_same(lines, tmp_path):
-    keywords(lines, "--out", tmp_path / "phrases.parquet")
-    found = pq.read_table(tmp_path / "phrases.parquet")
+    out = tmp_path / "phrases.parquet"
+    shown = keywords(lines, "--out", out)
+    found = pq.read_table(out)
     assert found.equals(Keywords().rank(TEXTS).table)
+    assert shown == f"{out}: {found.num_rows} rows of {len(TEXTS)} texts\n"
     rows = [{name: str(value) for name, value in row.items()} for row in found.to_pylist()]
     assert list(csv.DictReader(io.StringIO(keywords(lines, "--csv")))) == rows
     assert keywords("-", "--csv", given="\n".join(TEXTS)) == keywords(lines, "--csv")

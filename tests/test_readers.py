@@ -299,6 +299,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
     (b'q1,q2,dup\na,"b,1\nc,d,1\ne,f,0\n', "utf-8", "lines 2 to 4: a quotation mark is not closed.*`quoting: none`"),
     (b"How are you?,What's up,1\na,b,0\n", "utf-8", "no column .q1.* put a line with the columns' names"),
     (b"q1,q2,dup\ra,b,1\rc,d,0\r", "utf-8", r"the header cannot be read \(line ending: a carriage return"),
+    (b"\x8eD\tq\xff\n\xfe", "utf-8", r"the header cannot be read \(encoding: not valid UTF-8: byte 0x8e in the header"),
     (b"q1;q2;dup\na;b;1\n", "utf-8", "its name holds semicolons. .* `separator` to"),
     (b'"q1,q2,dup\n', "utf-8", r"header cannot be read \(broken line: unexpected end of data in line 1")])
 def test_a_table_that_cannot_be_used_as_a_whole_is_named(tmp_path, content, encoding, message):

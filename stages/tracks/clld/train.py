@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError, nearest
@@ -152,17 +152,10 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     with torch.no_grad(), products(device, training["precision"]):
         confusion = task.judge()[1].numpy()
-    return TrainedClassifier(model, _saved(tokenizer, encoder, length), history, confusion,
-                             clld.distance_table(first, task.updates, classes), task.updates)
-
-
-def _saved(tokenizer: PreTrainedTokenizerBase, encoder: ResolvedEncoder | None,
-           max_length: int) -> PreTrainedTokenizerBase:
-    if encoder is not None:
-        tokenizer = AutoTokenizer.from_pretrained(encoder.location)
     tokenizer.init_kwargs.pop("local_files_only", None)  # says whether this machine has a network
-    tokenizer.model_max_length = max_length
-    return tokenizer
+    tokenizer.model_max_length = length
+    return TrainedClassifier(model, tokenizer, history, confusion,
+                             clld.distance_table(first, task.updates, classes), task.updates)
 
 
 def _schedule(settings: Settings, n_train: int) -> AdaptiveSchedule:
