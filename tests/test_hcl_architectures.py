@@ -70,6 +70,7 @@ def test_saved_tokenizers_do_not_cut():
     for name in MODELS:
         tokenizer = json.loads((ModelPaths(name, 13).weights / "tokenizer.json").read_text())
         assert tokenizer["truncation"] is None and tokenizer["padding"] is None
+        assert "local_files_only" not in (ModelPaths(name, 13).weights / "tokenizer_config.json").read_text()
 
 
 def test_new_texts_are_rewritten_without_keywords():

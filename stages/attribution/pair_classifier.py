@@ -21,7 +21,7 @@ from stages.common.paths import DatasetPaths
 from stages.common.schemas import EXAMPLES, TEXTS
 from stages.common.seeds import derived_seed, generator
 from stages.common.tables import read_frame, read_table, write_json
-from stages.common.training import fit_of_data_set
+from stages.common.training import fit_of_data_set, save_tokenizer
 from stages.run.process import StageProcess, run_stage
 
 STAGE = "pair_classifier"
@@ -60,10 +60,8 @@ def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, A
         precision=values["precision"],
         select=(Criterion("accuracy", largest=True), Criterion("loss")))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
-    # A tokenizer saves its last padding, which must not enter the bytes.
-    fresh = AutoTokenizer.from_pretrained(encoder.location)
-    fresh.model_max_length = values["max_length"]
-    return classifier, fresh, {
+    tokenizer.model_max_length = values["max_length"]
+    return classifier, tokenizer, {
         "validation_accuracy": history.best["accuracy"], "validation_loss": history.best["loss"],
         "best_epoch": history.best_epoch, "training_points": len(train), "validation_points": len(validation),
         "training_negatives": sum(point.label == 0 for point in train),
@@ -151,7 +149,7 @@ def _work(process: StageProcess) -> None:
     classifier.config.computed_in = precision
     with atomic_folder(paths.pair_classifier) as folder:
         classifier.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        save_tokenizer(tokenizer, folder)
         (folder / "README.md").write_text(model_card(process.instance, encoder.description, values, metrics),
                                            encoding="utf-8")
     write_json(paths.metrics(STAGE), metrics)

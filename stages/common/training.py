@@ -38,6 +38,14 @@ def save_notes(folder: Path, notes: Mapping[str, Any]) -> None:
                                    encoding="utf-8")
 
 
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Save a tokenizer without the cut and padding of its last use, and without whether this machine has a network."""
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.init_kwargs.pop("local_files_only", None)
+    tokenizer.save_pretrained(folder)
+
+
 def seal(folder: Path) -> None:
     """Write the SHA-256 of every file of a finished model's folder into it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != DIGESTS_FILE)

@@ -152,7 +152,6 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     with torch.no_grad(), products(device, training["precision"]):
         confusion = task.judge()[1].numpy()
-    tokenizer.init_kwargs.pop("local_files_only", None)  # says whether this machine has a network
     tokenizer.model_max_length = length
     return TrainedClassifier(model, tokenizer, history, confusion,
                              clld.distance_table(first, task.updates, classes), task.updates)

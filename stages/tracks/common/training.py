@@ -124,10 +124,8 @@ class SeedTraining:
         with atomic_folder(paths.weights) as folder:
             nn.Module.to(model, "cpu")
             model.save_pretrained(folder)
-            if contents.tokenizer is not None:  # without the cut and the padding of its last use
-                contents.tokenizer.backend_tokenizer.no_truncation()  # type: ignore[attr-defined]
-                contents.tokenizer.backend_tokenizer.no_padding()  # type: ignore[attr-defined]
-                contents.tokenizer.save_pretrained(folder)
+            if contents.tokenizer is not None:
+                shared.save_tokenizer(contents.tokenizer, folder)
             shared.save_notes(folder, contents.notes)
             (folder / "README.md").write_text(contents.card, encoding="utf-8")
             shared.seal(folder)
