@@ -133,13 +133,13 @@ def _start(listener: socket.socket) -> tuple[Any, threading.Thread]:
     from prefect.server.api.server import create_app
 
     HOME.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(SERVER_LOG, "w", delay=True)
+    # As Prefect's own temporary server: no scheduler, no watch for late runs.
+    app = create_app(ephemeral=True, final=True, ignore_cache=True)
+    handler = logging.FileHandler(SERVER_LOG, "w", delay=True)  # after Prefect has set its own handlers
     for name in ("uvicorn", "prefect.server", "sqlalchemy", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.ERROR)
-    # As Prefect's own temporary server: no scheduler, no watch for late runs.
-    app = create_app(ephemeral=True, final=True, ignore_cache=True)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on",
                                            timeout_graceful_shutdown=_STOP_SECONDS))
     thread = threading.Thread(target=server.run, args=([listener],), name="prefect-server", daemon=True)

@@ -123,6 +123,16 @@ def test_a_second_run_finds_nothing_to_do_without_prefect(done, tmp_path):
     assert changes(root) == ""
 
 
+def test_errors_of_prefects_server_are_in_its_log_alone(done, tmp_path):
+    root = copied(done[0], tmp_path / "p")
+    program = ("import logging\nfrom pipeline import cli, flow\nrun = flow._run\ndef noisy(session):\n"
+               "    run(session)\n    logging.getLogger('prefect.server.utilities').error('it failed')\nflow._run = noisy\ncli.main()")
+    again = subprocess.run([sys.executable, "-c", program, "run", "side@d", "--force"], cwd=root, env=environment(),
+                           capture_output=True, text=True, check=False)
+    assert again.returncode == 0 and "it failed" not in again.stdout + again.stderr, again.stdout + again.stderr
+    assert (root / DATABASE.with_name("server.log")).read_text() == "it failed\n"
+
+
 @pytest.mark.whole
 def test_missing_outs_come_back_and_one_copied_from_elsewhere_stays(done, tmp_path):
     root = copied(done[0], tmp_path / "p")
