@@ -125,8 +125,16 @@ def test_a_second_run_finds_nothing_to_do_without_prefect(done, tmp_path):
 
 def test_errors_of_prefects_server_are_in_its_log_alone(done, tmp_path):
     root = copied(done[0], tmp_path / "p")
-    program = ("import logging\nfrom pipeline import cli, flow\nrun = flow._run\ndef noisy(session):\n"
-               "    run(session)\n    logging.getLogger('prefect.server.utilities').error('it failed')\nflow._run = noisy\ncli.main()")
+    program = """
+import logging
+from pipeline import cli, flow
+run = flow._run
+def noisy(session):
+    run(session)
+    logging.getLogger("prefect.server.utilities").error("it failed")
+flow._run = noisy
+cli.main()
+"""
     again = subprocess.run([sys.executable, "-c", program, "run", "side@d", "--force"], cwd=root, env=environment(),
                            capture_output=True, text=True, check=False)
     assert again.returncode == 0 and "it failed" not in again.stdout + again.stderr, again.stdout + again.stderr
