@@ -5,23 +5,25 @@ Every benchmark first checks that the contenders give the same answers, then run
 
 import argparse
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from benchmarks.harness import DOCUMENT, NAMES, WANTED, Context, Disagreement, part, run_apart, write_parts
 from keycontrast.errors import InputError, nearest
 
+# Benchmarks with options of their own.
+_OF_THEIR_OWN = {"gpu": "benchmarks.gpu", "keyphrases": "benchmarks.keywords", "scale": "benchmarks.scale"}
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmarks named in ``argv`` and print what they measured."""
     argv = sys.argv[1:] if argv is None else argv
-    if argv[:1] == ["gpu"]:
-        from benchmarks.gpu import main as measure_gpu
-
-        return measure_gpu(argv[1:])
+    if argv and (module := _OF_THEIR_OWN.get(argv[0])):
+        return int(import_module(module).main(argv[1:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog="example: python -m benchmarks keywords graph --repeats 3\n"
-                                            "on a GPU: python -m benchmarks gpu --help")
+                                            "with options of their own: gpu, keyphrases and scale; see gpu --help")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
     parser.add_argument("--peer", type=Path, metavar="DIR", help=f"{WANTED}; training compares it with ours, part by "
                                                                  f"part")

@@ -1,9 +1,9 @@
 """Keywords beside pytextrank, KeyBERT, YAKE and rake-nltk.
 
 `python -m benchmarks keywords` compares the ranking engine, and the components for spaCy, with pytextrank on the same
-annotated texts. `python -m benchmarks.keywords --data DIR` compares exact-match F1 of keyphrases, speed and memory. It
-reads DIR/inspec/test.parquet (title, abstract, keys_uncontrolled) and DIR/keyphrase_NAME/all.parquet (text, keys) of
-SemEval-2017, DUC-2001, Nguyen-2007 and SemEval-2010, as far as they exist, the first 512 words of each text. Scores
+annotated texts. `python -m benchmarks keyphrases --data DIR` compares exact-match F1 of keyphrases, speed and memory.
+It reads DIR/inspec/test.parquet (title, abstract, keys_uncontrolled) and DIR/keyphrase_NAME/all.parquet (text, keys)
+of SemEval-2017, DUC-2001, Nguyen-2007 and SemEval-2010, as far as they exist, the first 512 words of each text. Scores
 compare Porter stems and are averaged over documents.
 
 Each system runs in a process of its own with one thread: it is loaded, then the clock runs from raw texts to phrases;
@@ -32,7 +32,7 @@ SETS = {"inspec/test": "Inspec, test", "keyphrase_semeval2017/all": "SemEval-201
         "keyphrase_nguyen2007/all": "Nguyen-2007", "keyphrase_semeval2010/all": "SemEval-2010"}
 WORDS = 512  # of a text
 RESULTS = Path("docs") / "keyphrases.md"
-BEGIN = "<!-- keyphrases: made by `python -m benchmarks.keywords --data DIR --write` -->"
+BEGIN = "<!-- keyphrases: made by `python -m benchmarks keyphrases --data DIR --write` -->"
 END = "<!-- /keyphrases -->"
 _PHRASES = 40  # more than are scored, since phrases with the same stems count once
 _LONGEST = 3
@@ -282,9 +282,9 @@ def _components(words: int, context: Context) -> Section:
 
 def main(argv: list[str] | None = None) -> int:
     """Measure the systems and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.keywords", description=__doc__,
+    parser = argparse.ArgumentParser(prog="python -m benchmarks keyphrases", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="example: python -m benchmarks.keywords --data ../data --limit 100")
+                                     epilog="example: python -m benchmarks keyphrases --data ../data --limit 100")
     parser.add_argument("--data", type=Path, required=True, help="folder of the published data sets")
     parser.add_argument("--limit", type=int, help="documents of each set, the first ones; all by default")
     parser.add_argument("--write", action="store_true", help=f"also put the table into {RESULTS}")
@@ -297,7 +297,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         table = markdown_table(measure(corpora(arguments.data, arguments.limit), SYSTEMS))
     except InputError as error:
-        sys.stderr.write(f"benchmarks.keywords: {error}\n")
+        sys.stderr.write(f"benchmarks keyphrases: {error}\n")
         return 1
     sys.stdout.write(table + "\n")
     if arguments.write:
@@ -305,7 +305,3 @@ def main(argv: list[str] | None = None) -> int:
         with atomic_file(RESULTS) as temporary:
             temporary.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Time and memory of every data stage on growing corpora, from a file of triples to the graph.
 
-    python -m benchmarks.scale --texts 100000 1000000
+    python -m benchmarks scale --texts 100000 1000000
 
 Texts are short sentences of words by Zipf's law; source and target of a triple have the same nouns. A tokenizer with a
 tagger by endings replaces the language pipeline. `--pairs` adds the stages that look texts up by their id (pair
@@ -137,7 +137,7 @@ def section(rows: list[dict[str, Any]], pairs: bool) -> Section:
 
 def main(argv: list[str] | None = None) -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__,
+    parser = argparse.ArgumentParser(prog="python -m benchmarks scale", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, nargs="+", default=[100_000, 1_000_000], help="sizes of the corpus")
     parser.add_argument("--pairs", action="store_true", help="of the stages that look texts up by their id")
@@ -150,13 +150,9 @@ def main(argv: list[str] | None = None) -> int:
                 rows.append(row)
                 sys.stderr.write(f"{row}\n")
     name, option = ("scale by id", " --pairs") if given.pairs else ("scale", "")
-    text = part(name, f"benchmarks.scale --texts {' '.join(map(str, given.texts))}{option}", [
+    text = part(name, f"benchmarks scale --texts {' '.join(map(str, given.texts))}{option}", [
         section(rows, given.pairs)])
     sys.stdout.write(text + "\n")
     if given.write:
         write_parts({name: text})
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
