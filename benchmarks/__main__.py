@@ -12,13 +12,13 @@ from benchmarks.harness import DOCUMENT, NAMES, WANTED, Context, Disagreement, p
 from keycontrast.errors import InputError, nearest
 
 # Benchmarks with options of their own.
-_OF_THEIR_OWN = {"gpu": "benchmarks.gpu", "keyphrases": "benchmarks.keywords", "scale": "benchmarks.scale"}
+OF_THEIR_OWN = {"gpu": "benchmarks.gpu", "keyphrases": "benchmarks.keywords", "scale": "benchmarks.scale"}
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmarks named in ``argv`` and print what they measured."""
     argv = sys.argv[1:] if argv is None else argv
-    if argv and (module := _OF_THEIR_OWN.get(argv[0])):
+    if argv and (module := OF_THEIR_OWN.get(argv[0])):
         return int(import_module(module).main(argv[1:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
