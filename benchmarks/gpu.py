@@ -560,12 +560,12 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     # A library that opens the GPU on import would do so in the server, and its forks could not open it again.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 
-    def heard(rows: dict[str, list[Figures]]) -> None:
+    def save_rows(rows: dict[str, list[Figures]]) -> None:
         content.update(minutes=(time.monotonic() - started) / 60, rows=rows)
         with atomic_file(arguments.out) as temporary:
             temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
-    measure(Job("", "", arguments.device, sizes), arguments.minutes, heard)
+    measure(Job("", "", arguments.device, sizes), arguments.minutes, save_rows)
     return content
 
 

@@ -18,7 +18,7 @@ from stages.results.model import values_of
 from stages.results.track import FEW, SCRATCH
 from stages.results.tracks import TRACKS
 
-# Of a column; the report has all metrics, and eighty columns, the width of a log, have room for a few.
+# Characters and digits of a column. A terminal of 80 characters has room for a few metrics; the report has all.
 _CHARACTERS, _DIGITS = 6, 3
 _FEW_ITEMS = 50
 

@@ -179,15 +179,15 @@ def score_docs(gold: Iterable[Doc], predicted: Iterable[Doc]) -> dict[str, float
     same = dict.fromkeys(("token", "sentence", *LAYERS), 0)
     sizes = {"token": 0, "sentence": 0}
     for reference, other in zip(gold, predicted, strict=True):
-        expected, theirs = _tokens(reference), _tokens(other)
-        shared = expected.keys() & theirs.keys()
+        expected, other_tokens = _tokens(reference), _tokens(other)
+        shared = expected.keys() & other_tokens.keys()
         sentences, others = _sentences(reference), _sentences(other)
         same["token"] += len(shared)
         same["sentence"] += len(sentences & others)
-        sizes["token"] += len(expected) + len(theirs)
+        sizes["token"] += len(expected) + len(other_tokens)
         sizes["sentence"] += len(sentences) + len(others)
         for place, layer in enumerate(LAYERS):
-            same[layer] += sum(expected[span][place] == theirs[span][place] for span in shared)
+            same[layer] += sum(expected[span][place] == other_tokens[span][place] for span in shared)
     scores = {name: 200 * same[name] / sizes[name] for name in sizes}
     for layer in LAYERS:
         scores[layer] = 200 * same[layer] / sizes["token"]
