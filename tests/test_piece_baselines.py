@@ -145,7 +145,7 @@ def test_the_schema_is_the_keyword_and_others_that_the_text_holds(du):
     assert model.phrases(SOURCES[0]) == ["language", "learn"]
     assert model.phrases("a dog? A CAT, in the catalogue") == ["cat", "dog"]
     assert model.phrases("nothing of that") == []
-    model.config.lexicon = ["c++", "e-mail", "u.s. dollar", "über", "学习"]
+    model.config.lexicon = ["c++", "e-mail", "u.s. dollar", "über", "c", "学习"]
     assert model.phrases("Is C++ good? An E-MAIL: the U.S. dollar is überall") == ["u.s. dollar", "e-mail", "c++"]
     assert model.phrases("我们学习语言") == ["学习"]
     found = model.inputs([SOURCES[0], "nothing of that"], du.tokenizer)

@@ -368,8 +368,8 @@ class Seq2SeqDu(Pointing):
     def phrases(self, source: str) -> list[str]:
         """Return the keyword of a text, if it has one, and the keywords of the lexicon in it, the longest first."""
         if source not in self._phrases:
-            own = self.config.keywords.get(source)
-            others = [phrase for phrase in self.config.lexicon if phrase != own and _contains(source.lower(), phrase)]
+            own, text = self.config.keywords.get(source), source.lower()
+            others = [phrase for phrase in self.config.lexicon if phrase != own and _contains(text, phrase)]
             phrases = [*([own] if own else []), *sorted(others, key=lambda phrase: (-len(phrase), phrase))]
             self._phrases[source] = phrases[:_PHRASES]
         return self._phrases[source]
@@ -398,9 +398,12 @@ class Seq2SeqDu(Pointing):
 
 
 def _contains(text: str, phrase: str) -> bool:
-    """Return whether a phrase is in a text, and not within a word unless it is Chinese, which has no spaces."""
+    """Return whether a phrase is in a text, and not within a word unless it is Chinese, which has no spaces.
+
+    C is not within C++ or C#.
+    """
     return phrase in text and (_HAN.search(phrase) is not None
-                               or re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) is not None)
+                               or re.search(rf"(?<!\w){re.escape(phrase)}(?![\w+#])", text) is not None)
 
 
 class Cvae(OwnPieceModel):
