@@ -20,7 +20,7 @@ _LIST = 12
 # With what a cell of CSV begins that a spreadsheet computes; blanks may be before it.
 _FORMULA = frozenset("=+-@＝＋－＠")
 # JSON may contain these letters, and a terminal obeys them.
-_SILENT = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SILENT = re.compile("[\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -40,7 +40,7 @@ def json_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [json_value(item) for item in value]
     if isinstance(value, Decimal):
-        return float(value)
+        return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)

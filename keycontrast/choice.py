@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +54,7 @@ class Choice:
     @property
     def drawn(self) -> int:
         """Phrases per text that a ranking must give for this choice."""
-        return self.top if replace(self, top=_ALL) == Choice(_ALL) else _ALL
+        return self.top if self == Choice(self.top) else _ALL
 
     def counted(self, ranked: Iterable[pa.Table]) -> Counter[str]:
         """Return how many texts hold each keyword in tables of all phrases; nothing if ``min_count`` needs no count."""
@@ -69,7 +69,7 @@ class Choice:
 
         ``counts`` are from :meth:`counted`. Without ``vectors``, keywords are compared by the cosine of word sets.
         """
-        if self.drawn == self.top:
+        if self == Choice(self.top):
             return ranked
         keywords = ranked["keyword"].to_pylist()
         text = ranked["text_id"].to_numpy()
@@ -105,7 +105,8 @@ class Choice:
             return
         if not keywords:
             return
-        cosines = _cosines(vectors(keywords)) if vectors else _by_words(keywords)
+        unit = vectors(keywords) if vectors else None
+        cosines = _by_words(keywords) if unit is None else lambda place: unit @ unit[place]
         best = scores.max()
         worth = (1 - self.diversity) * (scores / best if best > 0 else np.zeros(len(scores)))
         similarity = np.zeros(len(scores))
@@ -132,10 +133,6 @@ def is_whole(value: object) -> bool:
 def _is_number(value: object) -> bool:
     return (isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
             and value == value)
-
-
-def _cosines(unit: np.ndarray) -> Callable[[int], np.ndarray]:
-    return lambda place: unit @ unit[place]
 
 
 def _by_words(keywords: Sequence[str]) -> Callable[[int], np.ndarray]:

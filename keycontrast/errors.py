@@ -23,7 +23,7 @@ _UNWRITTEN = {
     errno.EISDIR: ("a folder has the name of the file", "Move it away, or take another place"),
 }
 # Control characters, marks of direction, halves of surrogate pairs.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Libraries that are not written in Python raise errors of their own with the system's words in them.
 _FOREIGN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 

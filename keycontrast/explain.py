@@ -150,10 +150,10 @@ def _reason(keyword: str, method: str, score: float | None, phrases: tuple[Expla
         return "The text has neither a ranked phrase nor a content word, so it has no keyword."
     if method == "idf":
         which = "the first" if idf is None else "the one of highest inverse document frequency"
-        return f"No phrase was ranked, so of the content words {which} was taken: {keyword!r}."
+        return f"No phrase is left to choose, so of the content words {which} was taken: {keyword!r}."
     best = round(score, DIGITS)
     tied = [phrase for phrase in phrases if round(phrase.score, DIGITS) == best]
-    lower = [phrase.score for phrase in phrases if 0 < round(phrase.score, DIGITS) < best]
+    lower = [phrase.score for phrase in phrases if round(phrase.score, DIGITS) < best]
     if len(tied) == 1 and not lower:
         return f"{keyword!r} is the only phrase."
     if len(tied) == 1:

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keycontrast.choice import is_whole
+from keycontrast.containment import SEARCHED, Containment, contained
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
-from keycontrast.keywords import Keywords, Texts, listed
-from keycontrast.network import SEARCHED, Containment, contained, phrase_graph
+from keycontrast.keywords import Keywords, Texts
+from keycontrast.network import phrase_graph
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -96,18 +97,16 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
         texts: texts as :meth:`Keywords.rank` takes them.
         top: phrases of each text that become nodes; a text counts for all nodes that it contains.
         keywords: the ranking; by default ``Keywords()``.
-        neighbours: an edge stays if it is among so many strongest of one of its ends.
+        neighbours: an edge stays if it is among the ``neighbours`` strongest of one of its two nodes.
     """
     if not is_whole(neighbours) or neighbours < 1:
         raise InputError(f"neighbours: must be a whole number from 1, found {neighbours!r}")
-    given = list(listed(texts))
     ranking = keywords or Keywords()
-    tokens = ranking.tokens(given)
+    tokens = ranking.tokens(texts)
     ranked = ranking.ranked(tokens, top)
     named = ranked.filter(pc.greater(ranked["score"], 0)).select(_PAIR)
-    with_texts = tokens.select(SEARCHED).append_column("text", pa.array(
-        [str(given[row]) for row in tokens["text_id"].to_pylist()], pa.string()))
-    pieces = (with_texts.slice(start, _PIECE) for start in range(0, with_texts.num_rows, _PIECE))
+    searched = tokens.select(SEARCHED)
+    pieces = (searched.slice(start, _PIECE) for start in range(0, searched.num_rows, _PIECE))
     holding = contained(pieces, Containment(named["keyword"].unique().to_pylist(), lemmas=False))
     held = pa.concat_tables([named, *(part.select(_PAIR) for part in holding)]).group_by(_PAIR).aggregate([])
     names = pc.unique(held["keyword"])

@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keycontrast.choice import Choice, is_whole
+from keycontrast.containment import LONGEST, Containment
 from keycontrast.encoders import source_of
 from keycontrast.errors import InputError, nearest, plain
-from keycontrast.network import LONGEST, Containment
 from keycontrast.ranking import Settings, ranker
 from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.chunks import Chunks, listed_words, with_candidates
@@ -161,14 +161,14 @@ class Keywords:
 
     Args:
         method: one of :attr:`methods`; ``embedrank`` is best and slow.
-        language: of the texts, ``en`` or ``zh``, or that of a ``pipeline``; None is the given pipeline's, or English.
+        language: of the texts, ``en`` or ``zh``, or that of a ``pipeline``; None is a pipeline object's, or English.
         pipeline: of texts that are not Chinese: ``embedded``, an installed spaCy package, a folder with a slash
             in it, or a spaCy pipeline, which is not changed.
         workers: processes that read texts. With more than one, a script must do its work below
             ``if __name__ == "__main__":``.
         diversity: 0 takes the best phrases of a text; towards 1, those that differ from the ones before them (maximal
             marginal relevance, over the words of phrases, or by ``embedrank``'s encoder).
-        min_count: texts that must hold a phrase, of those given to :meth:`fit`, or else to :meth:`rank`.
+        min_count: keep phrases that at least this many texts contain, of those of :meth:`fit`, or else of :meth:`rank`.
         ngram_range: fewest and most words of a phrase; None is 1 to 5 where a text has such phrases, or any number
             with ``candidates``.
         stop_words: words that no phrase has, and phrases that are never given; compared as keywords are.
@@ -202,7 +202,9 @@ class Keywords:
         self._method, self._workers = method, workers
         self._encoder = _encoder(encoder)
         self._seeds = listed_words("seed_words", seed_words)
-        stops = frozenset(map(normal_form, listed_words("stop_words", stop_words)))
+        listed_stops = list(map(normal_form, listed_words("stop_words", stop_words)))
+        # Keywords lack apostrophes; a word is compared as it is written, or "she'll" would forbid "shell".
+        stops = frozenset([*listed_stops, *(stop.replace("'", "") for stop in listed_stops if " " in stop)])
         self._usual = _WORDS if ngram_range is None and candidates is None else None
         self._choice = self._chooses(method, Choice(10, diversity, min_count, ngram_range, threshold, stops))
         self._vocabulary: Containment | None = None
@@ -315,7 +317,8 @@ class Keywords:
 
     def tokens(self, texts: Texts) -> pa.Table:
         """Return the token rows of texts or documents, numbered from 0, without those that are skipped."""
-        parts = self._parts(texts, [self._method])
+        parts = list(self._parts(texts, [self._method]))
+        self._warn(parts)
         return pa.concat_tables([TOKENS.empty_table(), *(part.tokens for part in parts)]).combine_chunks()
 
     def _parts(self, texts: Texts, methods: Sequence[str]) -> Iterator[_Part]:

@@ -1,7 +1,7 @@
-"""Graphs of keywords: edges from sparse products, which texts hold a keyword, PageRank, components and communities."""
+"""Graphs of keywords: edges from sparse products, PageRank, components and communities."""
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -9,18 +9,11 @@ import pyarrow as pa
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from keycontrast.text.normal_form import normal_form
-from keycontrast.text.tokens import NOUNS
-
 # Multiplications per block; an entry of a block takes about 100 bytes while the block is worked on.
 BLOCK = 2_000_000
 DAMPING = 0.85
 # A constant: a change of the project's seed must not make another graph of the same keywords.
 _SEED = 1
-# Columns of table ``tokens`` by which keywords are found in a text.
-SEARCHED = ["text_id", "start", "end", "lemma", "is_stop", "pos"]
-# Characters of a phrase that is searched for: time per token grows with the square of the longest phrase.
-LONGEST = 200
 # Passes of the Leiden algorithm; until it is stable takes several times as long, for a gain in the last digits.
 _PASSES = 10
 
@@ -140,59 +133,6 @@ def _resolved(product: sparse.csr_array, first: int, max_neighbours: int | None)
                           int(conflicts), len(group) - len(edges))
 
 
-class Containment:
-    """Finds keywords in normal form in texts, token by token: not "art" in "smart"; ``lemmas``: by last lemmas."""
-
-    def __init__(self, keywords: Iterable[str], lemmas: bool) -> None:
-        self.lemmas = lemmas
-        self._known: dict[str, list[str]] = {}
-        for keyword in (phrase for phrase in keywords if len(phrase) <= LONGEST):
-            self._known.setdefault(_bare(keyword), []).append(keyword)
-        # Beginnings of keywords: runs of tokens are followed no further than one may still become a keyword.
-        self._begun = {keyword[:length] for keyword in self._known for length in range(len(keyword) + 1)}
-
-    def places(self, text: str, starts: Sequence[int], ends: Sequence[int],
-               lemmas: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-        """Yield first token, token after the last, and keyword of each occurrence in a text, given its tokens."""
-        for first, start in enumerate(starts):
-            for last in range(first, len(ends)):
-                if text.count("\n", starts[last], ends[last]) > 1:   # of two paragraphs
-                    break
-                form = _bare(text[start : ends[last]])
-                known = self._known.get(form, [])
-                if self.lemmas:
-                    known = [*known, *self._known.get(_bare(text[start : starts[last]] + lemmas[last]), ())]
-                # White space and apostrophes are tokens, and never an edge of what is found.
-                if known and all(_bare(text[starts[edge] : ends[edge]]) for edge in (first, last)):
-                    for keyword in known:
-                        yield first, last + 1, keyword
-                if form not in self._begun:
-                    break
-
-
-def contained(texts: Iterable[pa.Table], containment: Containment) -> Iterator[pa.Table]:
-    """Yield ``text_id`` and ``keyword`` of the keywords in texts with the columns :data:`SEARCHED` and ``text``.
-
-    A stop word counts as a noun or adjective alone: "it" is not the keyword of a text on IT.
-    """
-    for piece in texts:
-        ids: list[int] = []
-        keywords: list[str] = []
-        for row in piece.to_pylist():
-            counts = [not stop or pos in (*NOUNS, "ADJ")
-                      for stop, pos in zip(row["is_stop"], row["pos"], strict=True)]
-            contained_keywords = {keyword for first, last, keyword in containment.places(
-                row["text"], row["start"], row["end"], row["lemma"]) if any(counts[first:last])}
-            ids += [row["text_id"]] * len(contained_keywords)
-            keywords += contained_keywords
-        yield pa.table({"text_id": pa.array(ids, pa.int64()), "keyword": pa.array(keywords, pa.string())})
-
-
-def _bare(phrase: str) -> str:
-    # Some rankings leave apostrophes out of keywords.
-    return normal_form(phrase.replace("'", ""))
-
-
 @dataclass(frozen=True)
 class Centrality:
     """PageRank of each node (n,) float64, summing to 1, the steps taken, and the L1 change in the last of them."""
@@ -278,7 +218,8 @@ def phrase_graph(names: pa.StringArray, keyword: np.ndarray, text: np.ndarray,
     """Return nodes and edges of the graph of phrases that share texts, as of :class:`keycontrast.graph.KeywordGraph`.
 
     The place of a phrase in ``names``, which are sorted, is its node id. ``keyword`` and ``text`` are node id and
-    number of a text (n,), each pair once. An edge stays if it is among so many strongest of one of its ends.
+    number of a text (n,), each pair once. An edge stays if it is among the ``neighbours`` strongest of one of its
+    two nodes.
     """
     count = len(names)
     shape = (count, int(text.max(initial=-1)) + 1)

@@ -164,7 +164,10 @@ def _of_table(file: Path, form: str, options: FileOptions) -> Iterator[Given]:
                              f"--column, or write this one anew as text.")
 
     layout = reading.TableForm(form, options.encoding, options.quoting, options.separator or "")
+    row = 0
     for record in reading.read_table(file, layout, check, [name for name in wanted.values() if name is not None]):
+        yield from [Given(None, None)] * (record.number - row - 1)  # empty lines
+        row = record.number
         text = _text(file, record, column, options.skip_empty)
         yield Given(record.values.get(options.id_column) if record.values and options.id_column else None, text)
 

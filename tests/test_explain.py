@@ -128,4 +128,4 @@ def test_stop_words_and_a_threshold_leave_phrases_out(tmp_path, monkeypatch):
     shown = [asked(text, *options) for options in ((), ("--stop-words", "words"), ("--threshold", "9"))]
     assert "No params.yaml here: the pipeline and the settings are the defaults." in " ".join(shown[0].split())
     assert ["rice cooker" in one.partition("Ranked phrases")[2] for one in shown] == [True, False, False]
-    assert "cooker" in shown[1].partition("Ranked phrases")[2] and "No phrase was ranked" in shown[2]
+    assert "cooker" in shown[1].partition("Ranked phrases")[2] and "No phrase is left to choose" in shown[2]

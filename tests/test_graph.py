@@ -12,8 +12,9 @@ import pytest
 from keyword_graphs import clusters_of, named, oracle, random_triples, tables, write_no_phrases
 from table_files import bytes_of
 
+from keycontrast.containment import Containment
 from keycontrast.errors import InputError
-from keycontrast.network import BLOCK, Containment
+from keycontrast.network import BLOCK
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
@@ -202,15 +203,14 @@ def test_a_text_contains_keywords_token_by_token(text, found):
 
 
 def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain():
-    written = ["sour dough oven", "my oven", "yeast oven", "salt", "Oven salt"]
-    texts = pd.DataFrame({"text_id": range(5), "text": written})
-    words = [text.split() for text in texts["text"]]
-    starts = [[text.index(word) for word in row] for text, row in zip(texts["text"], words, strict=True)]
-    tokens = pd.DataFrame({"text_id": range(5), "start": starts, "lemma": words, "end": [
+    texts = ["sour dough oven", "my oven", "yeast oven", "salt", "Oven salt"]
+    words = [text.split() for text in texts]
+    starts = [[text.index(word) for word in row] for text, row in zip(texts, words, strict=True)]
+    tokens = pd.DataFrame({"text_id": range(5), "token": words, "start": starts, "lemma": words, "end": [
         [start + len(word) for start, word in zip(*row, strict=True)] for row in zip(starts, words, strict=True)]})
     tokens["is_stop"] = [[False] * len(row) for row in words]
     tokens["pos"] = [["NOUN"] * len(row) for row in words]
-    searched = Searched(texts, tokens)
+    searched = Searched(tokens)
     rows = clusters_of(EXAMPLES, NAMED, searched)
     # "salt" names no input, so that it is no cluster; the last example has no keyword of its own.
     assert [(row["keyword"], row["example_id"]) for row in rows.to_pylist()] == [

@@ -117,6 +117,14 @@ def test_a_text_of_one_word_many_times_costs_the_graph_no_more_than_its_length()
     assert nodes["keyword"].to_pylist()[:2] == ["cat", "dog"]
 
 
+def test_markup_points_and_apostrophes_make_no_other_phrase():
+    texts = ["Take vitamin C.", "She took vitamin C daily.", "A red ball. The red ball of O'Neill.",
+             "A cat, a dog and a mouse saw big houses and O\u2019Neill carried a <b>red</b> ball."]
+    nodes = keyword_graph(texts, top=1).nodes.to_pandas().set_index("keyword")["texts"]
+    assert nodes["vitamin c"] == nodes["red ball"] == 2 and "vitamin c." not in nodes
+    assert keyword_graph(texts).nodes.to_pandas().set_index("keyword")["texts"]["oneill"] == 2
+
+
 def test_the_graph_joins_phrases_that_share_a_text(tmp_path):
     made = keyword_graph(["A dog chases a ball.", "The ball hits a window.", "The ball of a dog."])
     graph = made.networkx()

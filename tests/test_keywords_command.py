@@ -101,6 +101,8 @@ def test_lines_are_counted_with_empty_ones(tmp_path):
     path.write_text("Black money helps nobody.\n\n \nA distributed system.\n\n")
     for answer in (keywords(path, "--jsonl"), keywords("-", "--jsonl", given=path.read_text())):
         assert [json.loads(line)["row"] for line in answer.splitlines()] == [0, 3]
+    (path := tmp_path / "texts.jsonl").write_text('{"text": "A red ball."}\n\n{"text": "A dog."}\n')
+    assert [json.loads(line)["row"] for line in keywords(path, "--jsonl").splitlines()] == [0, 2]
 
 
 def test_places_are_those_of_the_cell_and_ids_stay_numbers(tmp_path):
@@ -203,4 +205,4 @@ def test_graph_and_explain_take_the_options_of_the_ranking(tmp_path, capsys):
     explain("A dog.", stop_words=tmp_path / "words")
     assert "Keyword: dog" not in capsys.readouterr().out
     explain(text, threshold=9)
-    assert "No phrase was ranked" in capsys.readouterr().out
+    assert "No phrase is left to choose" in capsys.readouterr().out

@@ -89,6 +89,9 @@ def test_what_a_vocabulary_finds_has_no_white_space_at_its_edges():
         (found,) = Keywords(candidates=["red ball"]).rank(text)[0]
         assert found.text.lower() == text[found.start:found.end].lower() == "red ball"
     assert [one.text for one in Keywords(candidates=["C++"]).rank("I like C++ and C.")[0]] == ["C++"]
+    assert [one.keyword for one in Keywords(candidates=["c", "O'Neill"]).rank("O\u2019Neill likes C.")[0]] == [
+        "oneill", "c"]
+    assert keywords(["She'll come; we're here."], candidates=["shell", "were"]) == [[]]
 
 
 def test_a_focus_is_that_of_the_package():
@@ -167,10 +170,15 @@ def test_any_pipeline_reads_texts_and_stays_as_it_is(tmp_path):
     ("<h1>北京大学</h1>\n<p>清华大学的学生</p>", {"language": "zh"}, ["北京大学", "清华大学", "学生"]),
     ("The data\u00adbase sys\u200btem is big.", {}, ["database system"]), ("A \u202ered\u202c ball", {}, ["red ball"]),
     ("Battery-electric buses need charging plans.", {"stop_words": ["battery"]}, ["electric buses", "plans"]),
+    ("The red ball of Mr. O'Neill.", {"stop_words": ["Mr. O'Neill"]}, ["red ball"]),
     ("ẞIG NEW PUMP STATION. The small dog.", {}, ["ẞIG NEW PUMP STATION", "small dog"]),
     ("I like the dog\n\ncat food is cheap.", {"candidates": ["dog cat", "cat food"]}, ["cat food"])])
 def test_phrases_as_they_are_given(text, options, phrases):
     assert {phrase.text for phrase in Keywords(**options).rank(text)[0]} == set(phrases)
+
+
+def test_no_number_of_phrases_turns_other_options_off():
+    assert Keywords(threshold=1e9).rank(TEXTS, top=1_000_000).table.num_rows == 0
 
 
 def test_the_method_of_the_constructor_changes_no_comparison():

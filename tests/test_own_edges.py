@@ -68,7 +68,7 @@ def split(texts):
     rows = pd.DataFrame({"text_id": texts["text_id"]})
     for name, part in (("start", 0), ("end", 1)):
         rows[name] = [[span[part] for span in spans] for spans in found]
-    rows["lemma"] = texts["text"].str.split()
+    rows["token"] = rows["lemma"] = texts["text"].str.split()
     rows["is_stop"] = [[False] * len(spans) for spans in found]
     rows["pos"] = [["NOUN"] * len(spans) for spans in found]
     return rows
@@ -79,7 +79,7 @@ class Built:
 
     def __init__(self, encoder, examples, params, data=None):
         _, texts, keywords = data or tables()
-        searched = Searched(texts, split(texts)) if params.get("cluster_by") == "contains" else None
+        searched = Searched(split(texts)) if params.get("cluster_by") == "contains" else None
         self.clusters = clusters_of(examples, keywords, searched).to_pandas()
         triples, graph = node_triples(examples, keywords, searched=searched), Graph(**params)
         edges = relate(triples, graph.max_neighbours, graph.max_cluster_outputs, graph.link_inputs).edges.table()

@@ -21,7 +21,7 @@ from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import NOUNS, chunk_columns, list_array, noun_runs
 
 if TYPE_CHECKING:
-    from keycontrast.network import Containment
+    from keycontrast.containment import Containment
 
 Chunks = Literal["auto", "annotated", "adjectives"]
 CHUNKS: tuple[Chunks, ...] = ("auto", "annotated", "adjectives")
@@ -124,7 +124,9 @@ def _without(block: TokenBlock, words: frozenset[str]) -> pa.Table:
 
 def _occurrences(tokens: pa.Table, vocabulary: "Containment") -> pa.Table:
     block = TokenBlock(tokens)
+    # Apostrophes count here: the candidate "shell" is not in "she'll".
     spans = [(first, last) for (text, starts, ends), offset in zip(written_texts(block), block.offsets, strict=False)
-             for first, last in sorted({(first + offset, last + offset) for first, last, _ in vocabulary.places(
-                 text, starts.tolist(), ends.tolist(), ())})]
+             for first, last in sorted({(first + offset, last + offset) for first, last, phrase in vocabulary.places(
+                 text, starts.tolist(), ends.tolist(), ())
+                 if text.count("'", starts[first], ends[last - 1]) == phrase.count("'")})]
     return _set_chunks(block, *np.array(spans, dtype=np.int64).reshape(-1, 2).T)

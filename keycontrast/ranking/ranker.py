@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from keycontrast.ranking.blocks import Spans, TokenBlock, blocks, encode, run_starts, span_text
 from keycontrast.ranking.methods import Ranking, Settings, Solved
 from keycontrast.ranking.selection import InverseFrequency, best_first
-from keycontrast.text.normal_form import normal_form
+from keycontrast.text.normal_form import POINT, normal_form
 from keycontrast.text.schemas import PHRASES
 
 STATUSES = ("ok", "empty_text", "no_candidate", "not_converged")
@@ -107,6 +107,8 @@ def rank_spans(block: TokenBlock, solved: Solved, idf: InverseFrequency | None, 
     """
     written = span_text(block, solved.spans)
     read = pc.replace_substring(written, "'", "") if solved.scrub else written
+    if not solved.as_package:
+        read = pc.replace_substring_regex(read, POINT.pattern, r"\1\2")
     codes, known = encode(read, str if solved.as_package else normal_form)
     forms = list(map(normal_form, known)) if solved.as_package else known
     named = np.array([bool(form) for form in forms], dtype=bool)[codes]

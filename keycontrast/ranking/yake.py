@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from importlib.resources import files
 from itertools import islice
 from typing import Any
 
@@ -101,4 +102,7 @@ def _extractor(language: str, ngrams: int, top: int) -> Any:
     except ModuleNotFoundError as error:
         raise InputError(f"method yake needs the package yake ({error}). Install it: pip install 'keycontrast[yake]', "
                          f"or `make env` in a clone.") from error
+    language = {"cs": "cz", "nb": "no"}.get(language, language)  # as the package calls them
+    if not (files("yake") / "core" / "StopwordsList" / f"stopwords_{language}.txt").is_file():
+        raise InputError(f"method yake has no stop words of language {language!r}. Choose another method.")
     return KeywordExtractor(lan=language, n=ngrams, top=top)

@@ -77,7 +77,8 @@ def _glued(match: Match[str]) -> str:
 
 
 # Two line ends part phrases, a space does not.
-_SPACE, _BREAK, _NOTHING, _HYPHEN = ((lambda match, text=text: text) for text in (" ", "\n\n", "", "-"))
+_SPACE, _BREAK, _NOTHING, _HYPHEN, _APOSTROPHE = (
+    (lambda match, text=text: text) for text in (" ", "\n\n", "", "-", "'"))
 _FORUM = "b|i|u|s|url|img|quote|code|color|size|list|center|spoiler"
 # Pattern, what is put in its place, and the group of it that stays, or 0.
 _Rule = tuple[Pattern[str], Callable[[Match[str]], str], int]
@@ -124,6 +125,7 @@ _OF_LATEX: list[_Rule] = [
 _LETTERS: list[_Rule] = [
     (re.compile(f"[{INVISIBLE}]|{BETWEEN_LATIN.pattern}"), _NOTHING, 0),
     (re.compile("[\u2010\u2011]"), _HYPHEN, 0),
+    (re.compile(r"(?<=\w)\u2019(?=\w)"), _APOSTROPHE, 0),
     (re.compile(r"\x1b\[[0-9;?]*[A-Za-z]"), _NOTHING, 0),  # colours of a terminal
     (re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00a0\u2028]"), _SPACE, 0),
     (re.compile(rf"(?:[0-9#*]\ufe0f?\u20e3|[^\w\s]\ufe0f|[{_EMOJI}])[{_EMOJI}\u200d\ufe0e]*|[{_BULLETS}\u2029]"),

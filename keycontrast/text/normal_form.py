@@ -13,7 +13,9 @@ BETWEEN_LATIN = re.compile("(?<=[A-Za-z\u00c0-\u024f])[\u200c\u200d\ufe00-\ufe0f
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 # White space between them and the punctuation that belongs to Chinese text.
 BETWEEN_HAN = re.compile(rf"(?<=[{HAN}\u3000-\u303f\uff00-\uffef])\s+(?=[{HAN}\u3000-\u303f\uff00-\uffef])")
-_ALIKE = str.maketrans({**dict.fromkeys(INVISIBLE), "\u2010": "-", "\u2011": "-"})
+# The tokenizer keeps the point of "vitamin C." at the end of a sentence.
+POINT = re.compile(r"(^|\s)([A-Za-z])\.$")
+_ALIKE = str.maketrans({**dict.fromkeys(INVISIBLE), "\u2010": "-", "\u2011": "-", "\u2019": "'"})
 
 
 def normal_form(phrase: str) -> str:

@@ -398,10 +398,7 @@ class Seq2SeqDu(Pointing):
 
 
 def _contains(text: str, phrase: str) -> bool:
-    """Return whether a phrase is in a text, and not within a word unless it is Chinese, which has no spaces.
-
-    C is not within C++ or C#.
-    """
+    """Return whether a phrase is in a text, and not within a word or as C in C++, unless it is Chinese (no spaces)."""
     return phrase in text and (_HAN.search(phrase) is not None
                                or re.search(rf"(?<!\w){re.escape(phrase)}(?![\w+#])", text) is not None)
 

@@ -132,7 +132,7 @@ def _work(process: StageProcess) -> None:
     if examples_schema(paths.table("examples")) is EXAMPLES:
         searched = None
         if params.graph.cluster_by == "contains":
-            searched = Searched(paths.table("texts"), paths.table("tokens"), params.keywords.lemmatize)
+            searched = Searched(paths.table("tokens"), params.keywords.lemmatize)
         triples = node_triples(paths.table("examples"), paths.table("keywords"), JoinLimits.of(process), searched)
         tables = run(triples, params.graph)
         write_graph(process, triples, tables)

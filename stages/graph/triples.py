@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.containment import SEARCHED, Containment, contained
 from keycontrast.errors import InputError
-from keycontrast.network import Containment, contained
 from stages.common.schemas import CLUSTERS, NO_KEYWORD
 from stages.common.tables import ROW_GROUP, as_table
 from stages.graph.joins import DEFAULT_LIMITS, JoinLimits, Rows, joining
@@ -27,17 +27,15 @@ _EXAMPLES = """
     SELECT example_id, source_id, target_id, coalesce(negative_id, -1) AS negative_id FROM examples
     WHERE split IN ('train', 'graph')"""
 # Training inputs, each once, with what is searched for keywords.
-_INPUTS = """
-    SELECT t.text_id, t.text, a.start, a."end", a.lemma, a.is_stop, a.pos
-    FROM texts AS t JOIN tokens AS a USING (text_id)
-    WHERE t.text_id IN (SELECT source_id FROM examples WHERE split IN ('train', 'graph')) ORDER BY t.text_id"""
+_INPUTS = f"""
+    SELECT {", ".join(f'"{name}"' for name in SEARCHED)} FROM tokens
+    WHERE text_id IN (SELECT source_id FROM examples WHERE split IN ('train', 'graph')) ORDER BY text_id"""
 
 
 @dataclass(frozen=True)
 class Searched:
-    """Tables in which inputs are searched for keywords, and whether keywords end with a lemma."""
+    """Table ``tokens`` of the inputs that are searched for keywords, and whether keywords end with a lemma."""
 
-    texts: Rows
     tokens: Rows
     lemmas: bool = False
 
@@ -84,7 +82,7 @@ def node_triples(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LI
     An example is in the cluster of its input's keyword; or, if inputs are ``searched``, in those of all inputs'
     keywords that its input contains, its own among them.
     """
-    further = {} if searched is None else {"texts": searched.texts, "tokens": searched.tokens}
+    further = {} if searched is None else {"tokens": searched.tokens}
     with joining({"examples": examples, "keywords": keywords, **further}, limits) as connection:
         connection.execute(_NUMBERED)
         names = connection.sql("SELECT keyword FROM numbered ORDER BY node").to_arrow_table()["keyword"]
