@@ -44,7 +44,7 @@ def run(context: Context) -> list[Section]:
 
 
 def _from_nothing(way: Callable[[Path], None], project: Path) -> None:
-    for name in ("artifacts", ".dvc/cache", ".keycontrast/locks"):
+    for name in ("artifacts", ".dvc/cache"):
         shutil.rmtree(project / name, ignore_errors=True)
     (project / "dvc.lock").unlink(missing_ok=True)
     way(project)

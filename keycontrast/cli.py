@@ -356,7 +356,3 @@ def _write_parquet(ranked: Ranked, path: Path) -> None:
     table = with_ids(ranked.table, id_column([given.id for given in ranked.texts]) if ranked.has_ids else None)
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary, write_page_checksum=True)
-
-
-if __name__ == "__main__":
-    main()

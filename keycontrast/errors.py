@@ -20,6 +20,7 @@ _UNWRITTEN = {
     errno.ENOTDIR: ("a file has the name of a needed folder", "Move it away, or take another place"),
     errno.EEXIST: ("a file has the name of a needed folder", "Move it away, or take another place"),
     errno.ENAMETOOLONG: ("the name is too long", "Take a shorter one"),
+    errno.EBUSY: ("the system uses that place", "Take another"),
     errno.EISDIR: ("a folder has the name of the file", "Move it away, or take another place"),
 }
 # Control characters, marks of direction, halves of surrogate pairs.

@@ -20,12 +20,12 @@ from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
 from keycontrast.keywords import Keywords, Texts
 from keycontrast.network import phrase_graph
+from keycontrast.ranking.blocks import blocks
 
 if TYPE_CHECKING:
     import networkx as nx
 
 _PAIR = ["keyword", "text_id"]
-_PIECE = 256  # texts that are Python objects at a time
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,8 +105,7 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
     tokens = ranking.tokens(texts)
     ranked = ranking.ranked(tokens, top)
     named = ranked.filter(pc.greater(ranked["score"], 0)).select(_PAIR)
-    searched = tokens.select(SEARCHED)
-    pieces = (searched.slice(start, _PIECE) for start in range(0, searched.num_rows, _PIECE))
+    pieces = (block.table for block in blocks(tokens.select(SEARCHED)))
     holding = contained(pieces, Containment(named["keyword"].unique().to_pylist(), lemmas=False))
     held = pa.concat_tables([named, *(part.select(_PAIR) for part in holding)]).group_by(_PAIR).aggregate([])
     names = pc.unique(held["keyword"])

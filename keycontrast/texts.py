@@ -155,11 +155,9 @@ def _of_table(file: Path, form: str, options: FileOptions) -> Iterator[Given]:
                                  f"of its own.")
             if name is not None and name not in names:
                 raise InputError(f"{file}: no column {name!r} ({option}); {nearest(name, names)}")
-        kind = None if schema is None else schema.field(column).type
-        if kind is not None and pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        if kind is not None and not (pa.types.is_string(kind) or pa.types.is_large_string(kind)
-                                     or pa.types.is_string_view(kind) or pa.types.is_null(kind)):
+        kind = pa.string() if schema is None else schema.field(column).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if str(kind) not in ("string", "large_string", "string_view", "null"):
             raise InputError(f"{file}: column {column!r} is of type {kind}, but must be text. Name another with "
                              f"--column, or write this one anew as text.")
 

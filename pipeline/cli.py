@@ -87,7 +87,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     if recipe is None:
         if dry_run or any((data, changes, model, called)):
             raise InputError("name a recipe; `keycontrast use` without options lists them.")
-        names = recipes.recipe_names()
+        if not (names := recipes.recipe_names()):
+            raise InputError("recipes: no such folder, or none in it. Run this in the project's folder.")
         for name, title in names.items():
             typer.echo(f"{name:{max(map(len, names))}}  {printable(title)}")
         return

@@ -156,7 +156,10 @@ def _run(session: Session) -> None:
     from prefect.task_runners import ThreadPoolTaskRunner
 
     def should_retry(_: Any, run: Any, state: Any) -> bool:  # noqa: ARG001 - as Prefect calls it
-        return isinstance(state.data, StageCrash) and not session.workers.stopped
+        again = isinstance(state.data, StageCrash) and not session.workers.stopped
+        if again:
+            session.show.say(f"        {run.name} is tried again. {state.data}", "yellow")
+        return again
 
     def note_failure(_: Any, run: Any, state: Any) -> None:
         if not session.workers.stopped:
@@ -222,7 +225,10 @@ def _bring_up_to_date(session: Session, node: StageNode) -> Any:
     session.show.ended(node.name, session.outcomes[node.name])
     if not changed:
         return Completed(name="Cached", message="its inputs were made again with the same content")
-    _leave_artifacts(node, time.monotonic() - began)
+    try:
+        _leave_artifacts(node, time.monotonic() - began)
+    except Exception as error:  # noqa: BLE001 - the stage is done, whatever Prefect could record of it
+        session.show.say(f"{node.name}: done, but Prefect could not record its results: {error}", "yellow")
     return Completed(message="done")
 
 

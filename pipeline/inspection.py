@@ -32,6 +32,7 @@ def show(path: Path, console: Console, rows: int = 10, schema: bool = False, as_
             if any(Path(out["path"]) in (path, *path.parents) for out in entry.get("outs", ())):
                 raise InputError(f"{path}: not found. Stage {stage} makes it: `keycontrast run {stage}`, or `dvc "
                                  f"checkout {path}` brings it back.")
+        path = next(part for part in (*reversed(path.parents), path) if not part.exists())
         raise InputError(f"{path}: not found; {nearest(path.name, (item.name for item in path.parent.glob('[!.]*')))}")
     if path.suffix == tables.SUFFIX or tables.is_table(path):
         with tables.readable(path):
@@ -62,7 +63,7 @@ def _show_table(path: Path, console: Console, rows: int, schema: bool, as_text: 
     if len(parts) > 1:
         size += f" in {len(parts)} parts"
     key = f"; key: {', '.join(known.key)}" if known else ""
-    console.print(Text(f"{path}: {size}{key}"), soft_wrap=True)
+    console.print(Text(printable(f"{path}: {size}{key}")), soft_wrap=True)
     if described:
         console.print(Text(described))
     provenance = json.loads(tables.table_metadata(path).get(tables.METADATA_KEY, b"{}"))
@@ -143,4 +144,4 @@ def _show_folder(path: Path, console: Console) -> None:
     if (path / "config.json").exists():
         _show_json(path / "config.json", console)
     if (path / "README.md").exists():
-        console.print(Text(printable((path / "README.md").read_text(encoding="utf-8"), keep="\n")))
+        console.print(Text(printable((path / "README.md").read_text("utf-8", "replace"), keep="\n")))

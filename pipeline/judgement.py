@@ -123,8 +123,8 @@ def _predictions(run: str) -> Path:
         if matching:
             raise InputError(f"run {run!r} has predictions of {len(matching)} seeds; name one: {', '.join(matching)}.")
         hint = nearest(run, {*map(row_name, files), *files})
-        raise InputError(f"run {run!r} has no predictions; {hint} `keycontrast run generate_hcl@{row_name(run)}`, or "
-                         f"generate_pgkpr@{row_name(run)}, makes them.")
+        raise InputError(f"run {run!r} has no predictions; {hint} `keycontrast run generate_hcl@NAME` or "
+                         f"generate_pgkpr@NAME makes those of run NAME of params.yaml.")
     return files[matching[0]]
 
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from tabulate import tabulate
+
 from keycontrast.cells import printable
 
 _MARKS = re.compile(r"([\\`*_{}\[\]#|~!$])")
@@ -25,12 +27,5 @@ def escaped(text: object) -> str:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     """Return the lines of a table of Markdown cells, the first ``left`` columns aligned left."""
-    widths = [max(3, *(len(row[place]) for row in (heads, *rows))) for place in range(len(heads))]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = (cell.ljust(width) if place < left else cell.rjust(width)
-                  for place, (cell, width) in enumerate(zip(cells, widths, strict=True)))
-        return f"| {' | '.join(padded)} |"
-
-    rule = [f"{'-' * width}" if place < left else f"{'-' * (width - 1)}:" for place, width in enumerate(widths)]
-    return [line(heads), f"| {' | '.join(rule)} |", *map(line, rows)]
+    sides = ["left"] * left + ["right"] * (len(heads) - left)
+    return tabulate(rows, heads, "pipe", disable_numparse=True, colalign=sides).splitlines()

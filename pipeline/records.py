@@ -56,11 +56,13 @@ def clear_leftovers() -> Iterator[str]:
 
 
 def _is_whole() -> bool:
-    """Return whether ``dvc.lock`` has every stage that it had before, and no hash is cut off."""
+    """Return whether ``dvc.lock`` is as committed, or has every stage that it had before and no hash is cut off."""
     try:
         stages = read_lock()
     except UnreadableLock:
         return False
+    if LOCK.exists() and LOCK.read_bytes() == _git("show", f"HEAD:./{LOCK}"):
+        return True
     return stages_of(BEFORE.read_bytes()).keys() <= stages.keys() and all(
         len(str(out.get("md5"))) >= 32 for entry in stages.values() for out in entry.get("outs") or [{}])
 

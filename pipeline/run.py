@@ -105,8 +105,10 @@ class Display:
     def _in_view(self) -> Text:
         lines = []
         for name, began in list(self._running.items()):
-            log = log_path(name).read_text(errors="replace") if log_path(name).exists() else ""
-            last = re.split(r"[\r\n]+", log[-400:].strip())[-1].strip()
+            last = ""
+            with suppress(FileNotFoundError), log_path(name).open("rb") as log:     # not made yet
+                log.seek(max(0, log.seek(0, os.SEEK_END) - 400))
+                last = re.split(r"[\r\n]+", log.read().decode(errors="replace").strip())[-1].strip()
             lines.append(f"  {name} {duration(time.monotonic() - began)}  {plain(last[:100], keep='')}")
         return Text("\n".join(lines))
 

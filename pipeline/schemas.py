@@ -17,7 +17,6 @@ SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (
     common.PHRASE_NODES, common.PHRASE_EDGES, common.PHRASE_TEXTS, common.CLUSTERS, common.NODES, common.EDGES,
     common.NODE_VECTORS, common.TEXT_VECTORS, pgkpr.PARAPHRASE_ITEMS, pgkpr.VOCABULARY, tracks.ITEMS,
     tracks.PREDICTIONS, tracks.LIKELIHOODS, tracks.SCORES, tracks.PARAPHRASE_SCORES, clld.LINEAR_BASELINE,
-    clld.LABELLED_ITEMS,
-    clld.VALIDATION_CONFUSION, clld.LABEL_DISTANCE, clld.CONFUSING_PAIRS, clld.CLASS_PREDICTIONS, clld.CLASS_SCORES,
-    clld.CLASSES, clld.CONFUSION, clld.CALIBRATION, comparison.PAIRED, comparison.BY_STRATUM, comparison.MCNEMAR,
-    tracks.LATENT, tracks.KEYWORD_SWAP, judgement.JUDGEMENTS)}
+    clld.LABELLED_ITEMS, clld.VALIDATION_CONFUSION, clld.LABEL_DISTANCE, clld.CONFUSING_PAIRS, clld.CLASS_PREDICTIONS,
+    clld.CLASS_SCORES, clld.CLASSES, clld.CONFUSION, clld.CALIBRATION, comparison.PAIRED, comparison.BY_STRATUM,
+    comparison.MCNEMAR, tracks.LATENT, tracks.KEYWORD_SWAP, judgement.JUDGEMENTS)}

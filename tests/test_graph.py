@@ -24,7 +24,7 @@ from stages.graph import triples as triples_module
 from stages.graph.joins import JoinLimits
 from stages.graph.params import Graph
 from stages.graph.relations import relate
-from stages.graph.triples import Searched, node_triples
+from stages.graph.triples import node_triples
 
 
 def build(triples, splits=None, **params):
@@ -210,12 +210,11 @@ def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain
         [start + len(word) for start, word in zip(*row, strict=True)] for row in zip(starts, words, strict=True)]})
     tokens["is_stop"] = [[False] * len(row) for row in words]
     tokens["pos"] = [["NOUN"] * len(row) for row in words]
-    searched = Searched(tokens)
-    rows = clusters_of(EXAMPLES, NAMED, searched)
+    rows = clusters_of(EXAMPLES, NAMED, tokens)
     # "salt" names no input, so that it is no cluster; the last example has no keyword of its own.
     assert [(row["keyword"], row["example_id"]) for row in rows.to_pylist()] == [
         ("dough", 0), ("oven", 0), ("oven", 1), ("oven", 3)]
-    made = graph.run(node_triples(EXAMPLES, NAMED, searched=searched), Graph(cluster_by="contains"))
+    made = graph.run(node_triples(EXAMPLES, NAMED, searched=tokens), Graph(cluster_by="contains"))
     assert made.metrics["share_without_input_keyword"] == round(1 / 3, 6)
     sizes = dict(zip(made.nodes["keyword"].to_pylist(), made.nodes["cluster_size"].to_pylist(), strict=True))
     assert (sizes["dough"], sizes["oven"]) == (1, 3)

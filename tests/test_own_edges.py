@@ -20,7 +20,7 @@ from models.hcl.model import HclModel
 from stages.graph import node_vectors
 from stages.graph.params import Graph
 from stages.graph.relations import relate
-from stages.graph.triples import Searched, node_triples
+from stages.graph.triples import node_triples
 from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.item_views import GraphTables, leaks, views_of_items
 from stages.tracks.hcl.train import keyword_graph
@@ -79,7 +79,7 @@ class Built:
 
     def __init__(self, encoder, examples, params, data=None):
         _, texts, keywords = data or tables()
-        searched = Searched(split(texts)) if params.get("cluster_by") == "contains" else None
+        searched = split(texts) if params.get("cluster_by") == "contains" else None
         self.clusters = clusters_of(examples, keywords, searched).to_pandas()
         triples, graph = node_triples(examples, keywords, searched=searched), Graph(**params)
         edges = relate(triples, graph.max_neighbours, graph.max_cluster_outputs, graph.link_inputs).edges.table()

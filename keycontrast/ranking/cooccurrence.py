@@ -109,7 +109,9 @@ def _candidates(block: TokenBlock, language: str) -> tuple[np.ndarray, np.ndarra
         fits, shortest = among(block.column("tag"), JIEBA_FLAGS), JIEBA_SHORTEST
     else:
         fits, shortest = among(block.column("pos"), NOUNS_AND_ADJECTIVES), 1
-    worded = block.matching(lambda word: len(word) >= shortest and _names_something(word))
+    # Letters, digits and symbols such as emoji name something; punctuation is never a keyword.
+    worded = block.matching(lambda word: len(word) >= shortest and any(
+        char.isalnum() or unicodedata.category(char)[0] == "S" for char in word))
     places = np.flatnonzero(fits & worded)
     return places, np.cumsum(block.matching(is_visible))[places]
 
@@ -122,11 +124,6 @@ def is_visible(word: str) -> bool:
 def parts_paragraphs(word: str) -> bool:
     """Return whether a token is white space with two line ends, between which nothing belongs together."""
     return word.isspace() and word.count("\n") > 1
-
-
-def _names_something(word: str) -> bool:
-    """Return whether a word has a letter, a digit or a symbol, such as emoji: punctuation is never a keyword."""
-    return word.isalnum() or any(char.isalnum() or unicodedata.category(char)[0] == "S" for char in word)
 
 
 def number_nodes(text: np.ndarray, codes: np.ndarray, kinds: int, texts: int) -> tuple[np.ndarray, np.ndarray]:

@@ -92,7 +92,8 @@ class JiebaAnnotator:
         cleaned = [clean(text, chinese=True) if cleaning else Cleaned(text) for text in texts]
         rows = [self._row(item.text, cleaning) for item in cleaned]
         lists = {name: [row[name] for row in rows] for name in _COLUMNS}
-        inside = np.array([_in_chunk(*word) for row in rows for word in zip(row["tag"], row["pos"], strict=True)], bool)
+        inside = np.array([pos in NOUNS and (flag[:1] == "n" or flag in _CHUNK_FLAGS) for row in rows
+                           for flag, pos in zip(row["tag"], row["pos"], strict=True)], bool)
         columns = {name: pa.array(lists[name], TOKENS.field(name).type) for name in _COLUMNS}
         return {"text_id": pa.array(text_ids, pa.int64()), "cleaned": sum(bool(item.start) for item in cleaned),
                 **(as_given(columns, cleaned) if cleaning else columns),
@@ -135,10 +136,6 @@ class JiebaAnnotator:
             if len(blank) > owned:
                 yield blank[owned:], "x", position + owned
             position += len(blank)
-
-
-def _in_chunk(flag: str, pos: str) -> bool:
-    return pos in NOUNS and (flag[:1] == "n" or flag in _CHUNK_FLAGS)
 
 
 def _openings(words: Sequence[str]) -> Iterator[bool]:

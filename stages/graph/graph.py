@@ -19,7 +19,7 @@ from stages.common.tables import ROW_GROUP, Provenance, as_table, table_writer, 
 from stages.graph.joins import JoinLimits
 from stages.graph.phrases import write_phrases
 from stages.graph.relations import Relations, relate
-from stages.graph.triples import NodeTriples, Searched, node_triples
+from stages.graph.triples import NodeTriples, node_triples
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -130,10 +130,9 @@ def _work(process: StageProcess) -> None:
     paths, params = DatasetPaths(process.instance), process.params
     metrics: dict[str, Any] = {"phrases": write_phrases(process)}
     if examples_schema(paths.table("examples")) is EXAMPLES:
-        searched = None
-        if params.graph.cluster_by == "contains":
-            searched = Searched(paths.table("tokens"), params.keywords.lemmatize)
-        triples = node_triples(paths.table("examples"), paths.table("keywords"), JoinLimits.of(process), searched)
+        searched = paths.table("tokens") if params.graph.cluster_by == "contains" else None
+        triples = node_triples(paths.table("examples"), paths.table("keywords"), JoinLimits.of(process), searched,
+                               params.keywords.lemmatize)
         tables = run(triples, params.graph)
         write_graph(process, triples, tables)
         metrics |= tables.metrics

@@ -33,14 +33,6 @@ _INPUTS = f"""
 
 
 @dataclass(frozen=True)
-class Searched:
-    """Table ``tokens`` of the inputs that are searched for keywords, and whether keywords end with a lemma."""
-
-    tokens: Rows
-    lemmas: bool = False
-
-
-@dataclass(frozen=True)
 class NodeTriples:
     """The keyword triples of the training examples as node ids; a row per example and cluster, sorted by both."""
 
@@ -76,13 +68,13 @@ class NodeTriples:
 
 
 def node_triples(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LIMITS,
-                 searched: Searched | None = None) -> NodeTriples:
+                 searched: Rows | None = None, lemmas: bool = False) -> NodeTriples:
     """Return the triples of all training examples.
 
-    An example is in the cluster of its input's keyword; or, if inputs are ``searched``, in those of all inputs'
-    keywords that its input contains, its own among them.
+    An example is in the cluster of its input's keyword; or, if table ``tokens`` of the inputs is ``searched``, in those
+    of all inputs' keywords that its input contains, its own among them. With ``lemmas``, keywords end with a lemma.
     """
-    further = {} if searched is None else {"tokens": searched.tokens}
+    further = {} if searched is None else {"tokens": searched}
     with joining({"examples": examples, "keywords": keywords, **further}, limits) as connection:
         connection.execute(_NUMBERED)
         names = connection.sql("SELECT keyword FROM numbered ORDER BY node").to_arrow_table()["keyword"]
@@ -90,7 +82,7 @@ def node_triples(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LI
         none = pc.index(names, NO_KEYWORD).as_py()
         triples, sources = _of_examples(connection, names, none)
         if searched is not None:
-            triples = _in_each_cluster(connection, triples, sources, searched.lemmas)
+            triples = _in_each_cluster(connection, triples, sources, lemmas)
     return _of_used_nodes(triples.at(np.lexsort((triples.example, triples.input))))
 
 

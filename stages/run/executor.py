@@ -172,6 +172,7 @@ def make_part(work: Path, part: Path, result: Path, code: str | None = None, fol
         unfinished = result.with_suffix(f".{os.getpid()}.tmp")
         counts = _LOADED[work](part, unfinished)
         result.with_suffix(".json").write_text(json.dumps(counts))
+        flush_path(result.with_suffix(".json"))
         flush_path(unfinished)
         unfinished.replace(result)
 

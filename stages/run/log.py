@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keycontrast.errors import plain
 from keycontrast.progress import progress_bar
 
 ROOT = "keycontrast"
@@ -21,7 +22,8 @@ def logger(name: str) -> logging.Logger:
 def configure() -> None:
     """Send warnings of this project, or the level ``KEYCONTRAST_LOG``, to standard error, and silence libraries."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    form = logging.Formatter("%(levelname)s %(name)s: %(message)s")
+    handler.format = lambda record: plain(form.format(record))  # type: ignore[method-assign]
     root = logging.getLogger(ROOT)
     root.handlers[:] = [handler]
     level = os.environ.get("KEYCONTRAST_LOG", "").upper()
