@@ -69,5 +69,3 @@ def contained(tokens: Iterable[pa.Table], containment: Containment) -> Iterator[
 def _bare(phrase: str) -> str:
     # Some rankings leave apostrophes out of keywords.
     return POINT.sub(r"\1\2", normal_form(_APOSTROPHES.sub("", phrase)))
-
-
