@@ -368,6 +368,8 @@ class Keywords:
             if given and method not in fitting:
                 raise InputError(f"{option}: the method {method} does nothing with them; choose "
                                  f"{', '.join(fitting[:-1])} or {fitting[-1]}")
+        if method == "yake" and choice.ngram_range is not None and choice.ngram_range[0] > 3:
+            raise InputError("ngram_range: phrases of yake have at most three words; choose another method")
         chunks: Chunks = "annotated" if self._restricts else "auto"
         return ranking_of(method, self._language, choice.drawn, self._encoder, self._seeds, chunks)
 

@@ -179,6 +179,8 @@ def test_phrases_as_they_are_given(text, options, phrases):
 
 def test_no_number_of_phrases_turns_other_options_off():
     assert Keywords(threshold=1e9).rank(TEXTS, top=1_000_000).table.num_rows == 0
+    with pytest.raises(InputError, match="at most three words"):
+        Keywords("yake", ngram_range=(4, 5)).rank(TEXTS)
 
 
 def test_the_method_of_the_constructor_changes_no_comparison():
