@@ -122,7 +122,7 @@ def forest(differences: Mapping[str, OverSeeds], name: str, base: str) -> str:
         axes.plot([row.difference for row in rows], places, "o", color=PALETTE["first"])
         axes.axvline(0, color=PALETTE["muted"], linewidth=0.8)
         axes.set_yticks(places, list(differences))
-        axes.invert_yaxis()
+        axes.set_ylim(len(differences) - 0.5, -0.5)
         axes.set_xlabel(f"{metric(name).name}, less {base}")
         return finished(figure, name, f"Differences from {base}", "").svg
 
