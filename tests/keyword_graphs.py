@@ -35,7 +35,7 @@ def clusters_of(examples, keywords, searched=None):
 
 def write_no_phrases(paths):
     """Write what the phrase graph is made of, without a text."""
-    for kind in ("texts", "tokens", "textrank"):
+    for kind in ("tokens", "textrank"):
         write_table(paths.table(kind), SCHEMAS[kind], SCHEMAS[kind].arrow().empty_table(), Provenance(kind, ""))
 
 
