@@ -29,7 +29,7 @@ _PACKAGES = ("torch", "transformers", "numpy", "scipy", "pyarrow", "pandas", "du
              "networkx", "captum")
 _INTRODUCTION = """# Performance
 
-`python -m benchmarks --write` writes this page. The commands of the two parts on scale write those, with `--write` too.
+`python -m benchmarks --write` writes this page. Two parts, on scale, are written by their own commands with `--write`.
 Each part names the command that measures it again. Contenders that compute the same must give the same answers; then
 all run in turn. "Times as long" compares each median with the first row of its group. Absolute times hold only for the
 machine of the part."""

@@ -58,8 +58,8 @@ def collected(file: Path, where: str | None) -> tuple[pd.DataFrame, pd.DataFrame
         chosen = items.eval(where)
     except (NameError, SyntaxError, TokenError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"--where {where!r}: {error}; columns: {', '.join(items.columns)}") from None
-    if not (isinstance(chosen, pd.Series) and pd.api.types.is_bool_dtype(chosen)):
-        raise InputError(f"--where {where!r}: no condition, such as reachable or 'not target_seen'")
+    if not (isinstance(chosen, pd.Series) and pd.api.types.is_bool_dtype(chosen) and chosen.any()):
+        raise InputError(f"--where {where!r}: no condition that items meet, such as reachable or 'not target_seen'")
     return items[chosen], values
 
 
