@@ -418,7 +418,7 @@ def _parquet(path: Path, check: Check, named: Sequence[str] | None) -> Iterator[
                 for batch in file.iter_batches(batch_size=_BATCH, columns=named):
                     batch.validate(full=True)
                     names = batch.schema.names
-                    columns = [_python_values(path, name, batch.column(name)) for name in names]
+                    columns = [_python_values(path, *column) for column in zip(names, batch.columns, strict=True)]
                     for number, values in enumerate(zip(*columns, strict=True), start=done + 1):
                         yield Record(number, dict(zip(names, values, strict=True)))
                     done += batch.num_rows

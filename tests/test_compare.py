@@ -100,8 +100,7 @@ def test_differences_are_those_of_the_paired_bootstrap():
 
 
 def test_the_seeds_of_a_row_are_taken_together():
-    runs = [evaluated("hcl/1", 0.2), evaluated("hcl/2", 0.3), evaluated("hcl/3", 0.1),
-            evaluated("plain", 0.0)]
+    runs = [evaluated("hcl/1", 0.2), evaluated("hcl/2", 0.3), evaluated("hcl/3", 0.1), evaluated("plain", 0.0)]
     result = run(runs, *SETTINGS)
     groups = result.metrics["data/test"]["groups"]
     assert list(groups) == ["hcl (3 seeds)", "hcl/1", "hcl/2", "hcl/3", "plain", "baseline copy"]

@@ -110,8 +110,7 @@ def test_classifiers(folder, on_device, model):
 @pytest.mark.usefixtures("attribution_project")
 def test_attribution_scores_as_on_the_cpu(tmp_path, on_device):
     tiny_bert.save_encoder(tmp_path / "encoder")
-    change_params(tmp_path, encoder={"source": "path", "path": "encoder"},
-                  attribution={"batch_size": 4})
+    change_params(tmp_path, encoder={"source": "path", "path": "encoder"}, attribution={"batch_size": 4})
     found = []
     for wanted in ("auto", "cpu"):
         change_params(tmp_path, runtime={"device": wanted})

@@ -107,11 +107,9 @@ def test_too_many_unusable_rows_stop_the_stage_and_name_ten(tmp_path):
                 *((f"x{n}", f"y{n}", 1) for n in range(40))])
     with pytest.raises(InputError, match="14 of 54 rows cannot be used") as error:
         ingest.run(rows, dataset(), Ingest(max_rejected=0.2), 1, tmp_path)
-    assert str(error.value).count("found 7") == 8
-    assert "f.csv row 1: both labels" in str(error.value)
-    assert "f.csv row 10: label" in str(error.value)
-    assert "row 11:" not in str(error.value)
-    assert "and 4 more" in str(error.value)
+    message = str(error.value)
+    assert message.count("found 7") == 8 and "row 11:" not in message and "and 4 more" in message
+    assert "f.csv row 1: both labels" in message and "f.csv row 10: label" in message
 
 
 def test_repetitions_do_not_count_as_unusable(tmp_path):
@@ -123,36 +121,42 @@ def test_repetitions_do_not_count_as_unusable(tmp_path):
                                    "in_no_item_by_reason": {}}
 
 
-def triple(number, source, target, negative):
-    return RawRow("f", number, {"source": source, "target": target, "negative": negative})
+def of_triples(triples, folder, **params):
+    """What the stage makes of rows (split, source, target, negative)."""
+    columns = {"source": "s", "target": "t", "negative": "n"}
+    rows = [RawRow("f", number, dict(zip(columns, texts, strict=True)), split=split)
+            for number, (split, *texts) in enumerate(triples, start=1)]
+    return ingested(rows, dataset(layout="triples", columns=columns), Ingest(**params), 1, folder)
+
+
+def numbered(numbers, split=None):
+    return [(split, f"s{n}", f"t{n}", f"n{n}") for n in numbers]
 
 
 def test_given_triples_are_taken_as_they_are(tmp_path):
-    rows = [triple(n, f"s{n}", f"t{n}", f"n{n}") for n in range(10)]
-    rows += [triple(11, "s1", "t1", "N1."), triple(12, "a", "b", "B"), triple(13, "a", "b", "")]
-    columns = {"source": "s", "target": "t", "negative": "n"}
-    made = ingested(rows, dataset(layout="triples", columns=columns), Ingest(neg_source="given", max_rejected=0.5), 1,
-                    tmp_path)
-    frame = by_key(made)
-    triples = frame[["source", "target", "negative"]].to_numpy().tolist()
+    made = of_triples([*numbered(range(10)), (None, "s0", "t0", "N0."), (None, "a", "b", "B"), (None, "a", "b", "")],
+                      tmp_path, neg_source="given", max_rejected=0.5)
+    triples = by_key(made)[["source", "target", "negative"]].to_numpy().tolist()
     assert triples == [[f"s{n}", f"t{n}", f"n{n}"] for n in range(10)]
-    assert made.rejected["reason"].tolist() == ["duplicate: of f row 1",
-                                                "same text: target and negative are the same",
-                                                "empty text: negative"]
+    assert made.rejected["reason"].tolist() == [
+        "duplicate: of f row 1", "same text: target and negative are the same", "empty text: negative"]
     assert made.counts["components"] == {"count": 10, "largest_texts": 3}
     assert made.counts["triples_by_negative_source"] == {"given": 10, "labelled": 10, "retrieved": 10, "none": 10}
 
 
 def test_given_triples_that_contradict_each_other_are_no_labelled_negatives(tmp_path):
-    rows = [triple(n, f"s{n}", f"t{n}", f"n{n}") for n in range(1, 10)]
-    rows += [triple(10, "s1", "n1", "other"), triple(11, "s2", "n2", "t2")]
-    columns = {"source": "s", "target": "t", "negative": "n"}
-    params = Ingest(neg_source="labelled", qqp_rule="question1_all", **SHARES)
-    made = ingested(rows, dataset(layout="triples", columns=columns), params, 1, tmp_path)
+    made = of_triples([*numbered(range(1, 10)), (None, "s1", "n1", "other"), (None, "s2", "n2", "t2")], tmp_path,
+                      neg_source="labelled", qqp_rule="question1_all", **SHARES)
     found = sorted(by_key(made)[["source", "target", "negative"]].to_numpy().tolist())
     # s1 has n1 as paraphrase in one triple and as negative in another: it counts as paraphrase. So do t2 and n2.
     assert found == sorted([["s1", "t1", "other"], ["s1", "n1", "other"],
                             *([f"s{n}", f"t{n}", f"n{n}"] for n in range(3, 10))])
+
+
+def test_a_pair_of_triples_of_two_published_splits_is_a_test_item(tmp_path):
+    other = [("test", source, target, "other") for _, source, target, _ in numbered(range(8, 14))]
+    made = of_triples([*numbered(range(12), "train"), *other], tmp_path, neg_source="none", split_by="pair")
+    assert set(by_key(made).query("split == 'test'")["source"]) == {f"s{n}" for n in range(8, 14)}
 
 
 @pytest.mark.parametrize(("params", "columns", "pairs", "message"), [

@@ -15,7 +15,7 @@ from ingest_rows import token_rows
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
-from keycontrast.ranking import blocks
+from keycontrast.text.tokens import pieces
 from models import common as special
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
@@ -117,7 +117,7 @@ def only(table, keep):
 
 def cut_into(monkeypatch, rows):
     """Have the stage join few pairs at a time."""
-    monkeypatch.setattr(paraphrase_items, "pieces", lambda batches: blocks.pieces(batches, rows))
+    monkeypatch.setattr(paraphrase_items, "pieces", lambda batches: pieces(batches, rows))
     monkeypatch.setattr(paraphrase_items, "PIECE", 32 * rows)
 
 

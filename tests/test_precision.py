@@ -139,8 +139,7 @@ def bertscores(folder):
     return BertScorer(scaled_encoder(), tiny_bert.tokenizer(folder)).score({"run": TEXTS}, TEXTS[::-1])["run"].f1
 
 
-@pytest.mark.parametrize("compute", [
-    classifier_scores, node_vectors, class_shares, bertscores])
+@pytest.mark.parametrize("compute", [classifier_scores, node_vectors, class_shares, bertscores])
 def test_what_trains_nothing_says_nearly_the_same_in_bf16(compute, tmp_path):
     full = compute(tmp_path)
     with computing(runtime(device="cpu", precision="bf16")):

@@ -196,8 +196,7 @@ def run_material(name, bleu_1=0.5, settings=None, **decode):
 
 
 def blocks_in(*runs, comparison=None, paired=()):
-    return blocks_of(HCL, runs, {"d": "qqp"}, comparison or {}, pd.DataFrame(over_seeds(paired)),
-                     pd.DataFrame())
+    return blocks_of(HCL, runs, {"d": "qqp"}, comparison or {}, pd.DataFrame(over_seeds(paired)), pd.DataFrame())
 
 
 def tables_of(*runs):

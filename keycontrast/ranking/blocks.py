@@ -4,7 +4,7 @@ A block holds whole texts. How texts fall into blocks bounds memory and changes 
 one text at a time, in the order of its tokens.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,8 +16,6 @@ from keycontrast.errors import InputError
 
 # Tokens of a block; a longer text is a block of its own. About 100 MiB of working arrays.
 BLOCK = 1 << 17
-# Texts of a piece that a worker ranks at a time, if they are short.
-PIECE = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -180,17 +178,3 @@ def _offsets(column: pa.ChunkedArray) -> np.ndarray:
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
     return pc.list_flatten(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
-
-
-def pieces(batches: Iterable[pa.Table], texts: int = PIECE) -> Iterator[pa.Table]:
-    """Join ``batches`` of a token table to pieces of ``texts`` texts or :data:`BLOCK` tokens, by content alone."""
-    held: list[pa.Table] = []
-    rows = tokens = 0
-    for batch in batches:
-        held.append(batch)
-        rows, tokens = rows + batch.num_rows, tokens + (pc.sum(pc.list_value_length(batch["token"])).as_py() or 0)
-        if rows >= texts or tokens >= BLOCK:
-            yield pa.concat_tables(held).combine_chunks()
-            held, rows, tokens = [], 0, 0
-    if held:
-        yield pa.concat_tables(held).combine_chunks()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.text.clean import Cleaned, clean
@@ -211,3 +212,17 @@ def stream_chunks(batches: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
 def _alone(table: pa.Table, start: int, stop: int) -> pa.Table:
     # A copy, because a pickled slice of an Arrow table carries the whole table.
     return table.take(pa.array(np.arange(start, stop))).combine_chunks()
+
+
+def pieces(batches: Iterable[pa.Table], texts: int = 1 << 12, tokens: int = 1 << 17) -> Iterator[pa.Table]:
+    """Join ``batches`` of a token table to pieces of so many texts or tokens, by content alone."""
+    held: list[pa.Table] = []
+    rows = count = 0
+    for batch in batches:
+        held.append(batch)
+        rows, count = rows + batch.num_rows, count + (pc.sum(pc.list_value_length(batch["token"])).as_py() or 0)
+        if rows >= texts or count >= tokens:
+            yield pa.concat_tables(held).combine_chunks()
+            held, rows, count = [], 0, 0
+    if held:
+        yield pa.concat_tables(held).combine_chunks()

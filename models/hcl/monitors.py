@@ -187,8 +187,8 @@ def _collapsed(row: Row, _: Row, config: HclConfig) -> bool:
 
 
 def _leaks(row: Row, *_: object) -> bool:
-    small, large = sorted((row["validation_kl_train"], row["validation_kl"]))
-    return large > LEAK_RATIO * small and large - small > LEAK_NATS
+    seen, unseen = row["validation_kl_train"], row["validation_kl"]
+    return unseen > max(LEAK_RATIO * seen, seen + LEAK_NATS)
 
 
 def _easy(row: Row, *_: object) -> bool:

@@ -6,18 +6,17 @@ resumes with the parts that are missing.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values
 from keycontrast.text.annotate import annotated, annotator, is_foreign, load_annotator
-from keycontrast.text.tokens import stream_chunks
+from keycontrast.text.tokens import pieces, stream_chunks
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import TEXTS
 from stages.common.settings import code_of, hash_code
@@ -75,25 +74,10 @@ def part_annotator(pipeline: str, language: str, size: int, clean: bool, expecte
                 counts.update(texts=len(texts), other_language=sum(is_foreign(text, language) for text in texts))
                 yield work(chunk)
 
-        write_part(result, TOKENS, row_groups(annotated_chunks()), provenance.of_part())
+        write_part(result, TOKENS, pieces(annotated_chunks(), _GROUP_TEXTS, _GROUP_TOKENS), provenance.of_part())
         return counts
 
     return make
-
-
-def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield ``tables`` of tokens joined to row groups; only the content decides where they are cut."""
-    group: list[pa.Table] = []
-    texts = tokens = 0
-    for table in tables:
-        group.append(table)
-        texts += table.num_rows
-        tokens += pc.sum(pc.list_value_length(table["token"])).as_py() or 0
-        if texts >= _GROUP_TEXTS or tokens >= _GROUP_TOKENS:
-            yield pa.concat_tables(group).combine_chunks()
-            group, texts, tokens = [], 0, 0
-    if group:
-        yield pa.concat_tables(group).combine_chunks()
 
 
 def _work(process: StageProcess) -> None:

@@ -107,5 +107,6 @@ def start_processes(arguments: Sequence[str], count: int) -> int:
     try:
         elastic_launch(config, sys.executable)(*arguments)
     except ChildFailedError as error:
-        return max(1, error.get_first_failure()[1].exitcode)
+        # A process that a signal ended has the negative of its number.
+        return code if (code := error.get_first_failure()[1].exitcode) > 0 else 128 - code
     return 0

@@ -38,7 +38,8 @@ def longest_input(encoder: "PreTrainedModel") -> int:
     """Return how many tokens ``encoder`` can read, special ones included."""
     config = encoder.config
     # RoBERTa counts positions from behind its padding id.
-    return config.max_position_embeddings - (config.pad_token_id + 1 if config.model_type == "roberta" else 0)
+    behind = config.model_type in ("roberta", "xlm-roberta", "camembert")
+    return config.max_position_embeddings - (config.pad_token_id + 1 if behind else 0)
 
 
 # Texts whose word pieces are counted in one call.

@@ -145,8 +145,8 @@ def _all_files(folder: Path, layout: Layout, dataset: Dataset,
         but = f" but {', '.join(leave_out)}, which `splits` names; name the file of training under splits.train"
         raise InputError(f"{folder}: holds no {', '.join(layout.forms)} file, nor one of them as {_PACKED}"
                          f"{but if leave_out else ''}.")
-    for name in names:
-        copies = [name, *(f"{name}{packed}" for packed in COMPRESSIONS if f"{name}{packed}" in names)]
+    for name in (every := [*names, *leave_out]):
+        copies = [name, *(f"{name}{packed}" for packed in COMPRESSIONS if f"{name}{packed}" in every)]
         if len(copies) > 1:
             raise InputError(f"{folder}: holds {' and '.join(copies)}. Say which is meant, in the data set's `files`.")
     if layout.reader == "index" and len(names) > 1:
@@ -157,7 +157,8 @@ def _all_files(folder: Path, layout: Layout, dataset: Dataset,
 
 def _matching(folder: Path, pattern: str, layout: Layout) -> list[str]:
     """Return the sorted names of the files (or groups of posts) of ``folder`` that ``pattern`` names or matches."""
-    if not pattern or Path(pattern).is_absolute():
+    parts = Path(pattern).parts
+    if not parts or Path(pattern).is_absolute() or any(part == ".." or "**" in part != "**" for part in parts):
         raise InputError(f"files: {pattern!r} must be a name or pattern inside {folder}.")
     if layout.reader == "posts":
         paths = [group for path in sorted(folder.glob(pattern)) if path.is_dir() for group in _groups(path)]

@@ -104,9 +104,15 @@ def story_items(rows: UniqueRows, mode: str) -> Items:
         return plain_items(rows.first, rows.second, rows.rank)
     texts = np.concatenate([beginnings(rows), rows.pairs], axis=1).reshape(-1, 2)
     rank = np.repeat(rows.rank, len(texts) // max(1, len(rows.rank)))
-    # Stories that begin alike share their first items.
-    first = np.sort(np.unique(texts[:, 0].astype(np.int64) * rows.n_texts + texts[:, 1], return_index=True)[1])
+    # Stories that begin alike share their first items, in the strictest of their splits.
+    first = np.sort(_strictest(texts[:, 0].astype(np.int64) * rows.n_texts + texts[:, 1], rank))
     return plain_items(texts[first, 0], texts[first, 1], rank[first])
+
+
+def _strictest(codes: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """Return the place of each distinct code: the first one of its strictest split."""
+    ordered = np.argsort(-rank, kind="stable")
+    return ordered[np.unique(codes[ordered], return_index=True)[1]]
 
 
 def beginnings(rows: UniqueRows) -> np.ndarray:
@@ -188,7 +194,7 @@ def relations(rows: UniqueRows) -> Relations:
     group = components(rows.n_texts, np.concatenate([duplicates, others]))
     # Each unordered pair once, and no non-paraphrases that are paraphrases in another triple.
     codes = [pairs.min(axis=1).astype(np.int64) * rows.n_texts + pairs.max(axis=1) for pairs in (duplicates, others)]
-    once, consistent = (np.isin(np.arange(len(code)), np.unique(code, return_index=True)[1]) for code in codes)
+    once, consistent = (np.isin(np.arange(len(code)), _strictest(code, rank)) for code in codes)
     consistent &= ~np.isin(codes[1], codes[0])
     return Relations(duplicates[once], others[consistent], group, rank[once], rank[consistent])
 

@@ -34,7 +34,7 @@ def _layout_exists(name: str) -> str:
 
 def _encoding_exists(name: str) -> str:
     try:
-        "a".encode(name)
+        "a".encode(name, "surrogateescape")  # which readers use
     except (LookupError, UnicodeError):
         of_text = [alias for alias in aliases.values() if not alias.endswith("_codec") and alias != "rot_13"]
         valid = nearest(name.lower().replace("-", "_"), of_text)

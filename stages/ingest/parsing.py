@@ -70,8 +70,9 @@ def story_columns(columns: Mapping[str, Any]) -> dict[str, str]:
 def story_problem(columns: Mapping[str, Any]) -> str:
     """Return the problem of the columns that the params name for a story, or nothing."""
     listed = columns["sentences"]
-    if listed is not None and (not isinstance(listed, list) or len(listed) != SENTENCES):
-        return f"needs {SENTENCES} columns in columns.sentences, one for each sentence"
+    if listed is not None and (not isinstance(listed, list)
+                               or [len(listed), len({*map(str, listed)})] != [SENTENCES] * 2):
+        return f"needs {SENTENCES} different columns in columns.sentences, one for each sentence"
     if listed is not None and columns["ending"] is not None:
         return "takes columns.sentences or columns.ending (beside columns.context), not both: name one of them"
     return ""
@@ -150,8 +151,9 @@ def dialogue_columns(columns: Mapping[str, Any]) -> dict[str, str]:
 
 def dialogue_problem(columns: Mapping[str, Any]) -> str:
     """Return the problem of the columns that the params name for a dialogue, or nothing."""
-    if (turns := columns["turns"]) is not None and (not isinstance(turns, list) or len(turns) < 2):
-        return "needs at least two columns in columns.turns, the last one of which is the response"
+    if (turns := columns["turns"]) is not None and (not isinstance(turns, list)
+                                                    or len({*map(str, turns)}) < max(2, len(turns))):
+        return "needs at least two different columns in columns.turns, the last one of which is the response"
     if (columns["candidates"] is None) != (columns["scores"] is None):
         return "needs columns.candidates and columns.scores together: name both or none"
     return ""
@@ -205,7 +207,7 @@ def _candidates(content: Mapping[str, Any]) -> list[str]:
     if len(texts) != len(scores):
         raise RowError(f"candidates: {len(texts)} texts and {len(scores)} scores")
     for number, score in enumerate(scores, start=1):
-        if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or not abs(score) < math.inf:
             raise RowError(f"candidates: score {number} must be a number, found {score!r}")
     order = sorted(range(-(-len(texts) // 2)), key=scores.__getitem__)
     return [text for text in (_text(texts[place], f"candidate {place + 1}") for place in order) if text]

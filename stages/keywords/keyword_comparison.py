@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
-from keycontrast.ranking.blocks import TokenBlock, pieces
+from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.selection import InverseFrequency, content_words
 from keycontrast.text.normal_form import normal_form
+from keycontrast.text.tokens import pieces
 from stages.common.examples import marked_texts, training_text_ids
 from stages.common.lookup import Following
 from stages.common.methods import COMPARED, COMPARED_NAMING, KEYWORD_COMPARISON, METHODS

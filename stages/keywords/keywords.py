@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
-from keycontrast.ranking.blocks import pieces
 from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.text.tokens import pieces
 from stages.common.examples import (
     TextMarks,
     all_text_ids,

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from keycontrast.files import hash_values
 from keycontrast.ranking import Report, ranker
-from keycontrast.ranking.blocks import pieces
 from keycontrast.ranking.ranker import Ranked
 from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.text.tokens import pieces
 from stages.common.examples import training_texts
 from stages.common.methods import METHODS
 from stages.common.paths import DatasetPaths

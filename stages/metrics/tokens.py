@@ -8,6 +8,7 @@ import numpy as np
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from stages.common.examples import TURN
 from stages.common.schemas import NO_KEYWORD
 
 Text = str | Sequence[str]
@@ -20,10 +21,10 @@ _SPLITTER = BertPreTokenizer()
 
 
 def basic_tokens(text: Text) -> list[str]:
-    """Return the basic tokens of ``text``, lower-cased and without accents; a sequence of tokens as it is."""
+    """Return the basic tokens of ``text``, lower-cased, without accents and marks of turns; tokens as they are."""
     if not isinstance(text, str):
         return list(text)
-    return [token for token, _ in _SPLITTER.pre_tokenize_str(_NORMALIZER.normalize_str(text))]
+    return [token for token, _ in _SPLITTER.pre_tokenize_str(_NORMALIZER.normalize_str(text.replace(TURN, " ")))]
 
 
 def joined(text: Text) -> str:

@@ -153,7 +153,7 @@ class Params(Block):
             named = _mapping(values).get("datasets")
             if isinstance(named, list | Mapping):
                 for needed in NEEDS[block]:
-                    wanted[needed] += list(named)
+                    wanted[needed] += [name for name in named if isinstance(name, str)]
         return filled
 
     @model_validator(mode="after")

@@ -91,9 +91,9 @@ def _missing_modes(params: "Params") -> list[str]:
     problems = []
     for block, modes in (("attribution", params.attribution.modes), ("psi", params.psi.modes)):
         missing = [mode for mode in ("xx", "xy") if mode not in modes]
-        if missing and params.models.pgkpr:
-            problems.append(f"{block}.modes: {' and '.join(missing)} missing, and models.pgkpr needs the scores of "
-                            f"both; write [xx, xy]")
+        if missing and (params.models.pgkpr or ("xx" in missing and params.keyword_comparison.datasets)):
+            reader = "models.pgkpr" if params.models.pgkpr else "keyword_comparison"
+            problems.append(f"{block}.modes: {' and '.join(missing)} missing, which {reader} reads; write [xx, xy]")
         elif "xy" in missing and params.s_tagger.datasets and block == "psi":
             problems.append("psi.modes: xy missing, from which the S-Tagger learns; write [xx, xy], or take the data "
                             "sets out of s_tagger.datasets")

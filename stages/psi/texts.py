@@ -87,7 +87,7 @@ class VectorTable:
     def __init__(self, words: Sequence[str], vectors: np.ndarray) -> None:
         self.words = list(words)
         self.matrix = np.full((len(words) + 1, vectors.shape[1]), UNKNOWN, dtype=np.float32)
-        self.matrix[:-1] = vectors  # (V + 1, D)
+        self.matrix[:-1] = vectors + 0.0  # (V + 1, D), without -0.0, whose place among equal numbers is another
         self._row = {word: row for row, word in enumerate(words)}
 
     @classmethod

@@ -144,7 +144,7 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
     texts = {split: LabelledTexts.of(tokenizer, part["text"].tolist(), class_numbers(part["label"], classes), length)
              for split, part in parts.items()}
     settings = replace(loop_settings(training), select=(Criterion("accuracy", largest=True), Criterion("loss")))
-    schedule = _schedule(settings, len(texts["train"])) if contrast == "adaptive" else None
+    settings, schedule = _scheduled(settings, len(texts["train"])) if contrast == "adaptive" else (settings, None)
     task = ClldTask(model, texts["train"], texts["validation"], training["learning_rate"], training["micro_batch"],
                     schedule)
     ldm = getattr(model, "ldm", None)
@@ -153,19 +153,22 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
     with torch.no_grad(), products(device, training["precision"]):
         confusion = task.judge()[1].numpy()
     tokenizer.model_max_length = length
+    updates = [update for update in task.updates if update["epoch"] <= history.best_epoch]
     return TrainedClassifier(model, tokenizer, history, confusion,
-                             clld.distance_table(first, task.updates, classes), task.updates)
+                             clld.distance_table(first, updates, classes), updates)
 
 
-def _schedule(settings: Settings, n_train: int) -> AdaptiveSchedule:
+def _scheduled(settings: Settings, n_train: int) -> tuple[Settings, AdaptiveSchedule]:
+    """Return the schedule, and settings that keep no epoch before its first update, which would be one of CT+CL."""
     schedule = AdaptiveSchedule(settings.epochs, settings.steps_per_epoch(n_train))
-    if not any(map(schedule.updates, range(1, schedule.total_steps))):  # no step feels an update after the last
+    first = next(filter(schedule.updates, range(1, schedule.total_steps)), None)  # no step feels one after the last
+    if first is None:
         raise InputError(
             f"train_clld: an adaptive label distance would not move before the training ends, and equal a uniform one: "
             f"{settings.epochs} epochs of {schedule.steps_per_epoch} steps, an evaluation every {schedule.interval} "
             f"steps, an update every ten evaluations, none in the first fifth of all steps. Give more epochs or "
             f"smaller batches.")
-    return schedule
+    return replace(settings, final_from_step=first + 1), schedule
 
 
 def train_model(job: SeedTraining) -> None:

@@ -30,11 +30,9 @@ from stages.tracks.hcl import latent_space
 from stages.tracks.hcl.data import conditioned, node_ids
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import KINDS, mean_interval
+from stages.tracks.hcl.params import GenerateHcl
 
 STAGE = "probe_hcl"
-# Beam search with the defaults of `generate_hcl`.
-DECODING = {"search": "beam", "num_beams": 4, "min_length": 5, "max_length": 20, "length_penalty": 1.0, "top_k": 5,
-            "alpha": 0.6, "samples": 0, "batch_size": 32}
 CHOICES = ("textrank", "random", "given")
 
 
@@ -226,7 +224,7 @@ def _work(process: StageProcess) -> None:
     items = read_frame(paths.items, ITEMS)
     with computing(params.runtime) as device:
         settings: Any = SimpleNamespace(**params.probe_hcl)  # one of them is called `items`
-        probed = run(model, Paraphraser(paths.weights, device), items, settings, DECODING, params.seed)
+        probed = run(model, Paraphraser(paths.weights, device), items, settings, GenerateHcl().plain(), params.seed)
     _write(process.instance, probed, Provenance(
         process.name, process.params_hash,
         {"model": {"name": paths.weights.as_posix(), "sha256": sha256_of(paths.weights / "model.safetensors")}},

@@ -261,7 +261,8 @@ def training_metrics(trained: TrainedHcl) -> dict[str, Any]:
     known = trained.items["input_node"] >= 0
     shares = {split: float(known[trained.items["split"] == split].mean()) for split in ("validation", "test")
               if (trained.items["split"] == split).any()}
-    alarms, config = find_alarms(trained.history.rows, trained.model.config), trained.model.config
+    kept, config = trained.history.rows[:trained.history.best_epoch], trained.model.config
+    alarms = find_alarms(kept or trained.history.rows, config)
     dropout = trained.item_views.dropout if trained.item_views is not None and config.uses_keyword else 0.0
     leaked = leaks(trained.items, trained.model.graph.structure(), trained.item_views)
     leak = leak_of_graph(leaked["train"]["target_is_neighbour"], leaked["validation"]["target_is_neighbour"], config)

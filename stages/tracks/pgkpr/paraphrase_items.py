@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keycontrast.errors import Faults, InputError
-from keycontrast.ranking.blocks import pieces
+from keycontrast.text.tokens import pieces
 from stages.common import tables as files
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
