@@ -96,6 +96,8 @@ def test_dialogues_keep_the_end_of_what_is_too_long(tmp_path):
     assert len(whole[0]) > 3
     assert word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 3) == [row[:3] for row in whole]
     assert word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 3, "last") == [row[-3:] for row in whole]
+    turn, special = ["cat [SEP] mat"], tokenizer.sep_token_id  # between turns of a source, and as written by an author
+    assert [special in word_pieces(tokenizer, turn, 9, keep)[0] for keep in ("first", "last", None)] == [1, 1, 0]
 
 
 @pytest.mark.parametrize("changes", [

@@ -14,9 +14,8 @@ from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_table
 from stages.common.training import save_notes
 from stages.tracks.pgkpr.export import TrainedOn, notes_of
-from stages.tracks.pgkpr.items import Vocabulary, fixed_masks
+from stages.tracks.pgkpr.items import Vocabulary, fixed_masks, keyword_rule
 from stages.tracks.pgkpr.params import TrainPgkpr
-from stages.tracks.pgkpr.train import keyword_rule
 
 SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")
 DATASET, MAX_LENGTH = "tiny", 8

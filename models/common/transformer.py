@@ -23,7 +23,7 @@ Projection = tuple[Tensor, Tensor]  # weight and bias, as F.linear takes them
 Visible = Tensor | bool | None
 Noise = Sequence[Tensor | None]
 _TABLE = 256  # positions in a table at first
-_ALIGNED = 64  # a vocabulary of a multiple of this size is multiplied faster by matrix units of accelerators
+ALIGNED = 64  # a vocabulary of a multiple of this size is multiplied faster by matrix units of accelerators
 
 
 # Real tokens of a padded batch as rows
@@ -408,7 +408,7 @@ def token_nll(output: nn.Linear, states: Tensor, targets: Tensor, ignored: int, 
     """Return -log p of ``targets`` (M,) by states (M, d), summed, or (M,) with ``reduction`` "none"."""
     weight: Tensor = output.weight
     bias: Tensor = output.bias
-    if missing := -output.out_features % _ALIGNED:
+    if missing := -output.out_features % ALIGNED:
         weight = torch.cat([weight, weight.new_zeros(missing, weight.shape[1])])
         bias = torch.cat([bias, bias.new_full((missing,), -torch.inf)])
     (logits,) = at_least_float32(F.linear(states, weight, bias))

@@ -21,7 +21,6 @@ from models.hcl.hcl import Contrasted, Gaussian, HclConfig, HclOutput, KeywordOu
 from models.hcl.settings import CONTRASTS
 
 Search = Literal["beam", "contrastive"]
-_ALIGNED_WORDS = 64  # a GPU multiplies faster by a vocabulary whose size is a multiple of this
 _SHORTEST = 1e-8  # a zero vector has cosine 0 to everything
 _MOST_PADDING = 1.25  # texts share one pass if padding them to one length costs at most a quarter
 
@@ -59,8 +58,8 @@ class HclModel(PreTrainedModel):
     ``y_in``, ``y_out``, ``y_in_mask`` (B, Lt), the shifted pair; ``neg_ids``, ``neg_mask`` (B, Ln), ``has_negative``
     (B,); ``kx``, ``ky``, ``kneg`` (B,) node ids, -1 for none. Optional: ``eps`` (B, dz), noise for z (else drawn), and
     ``unseen_vectors`` (B, d), initial vectors where ``kx`` is -1. Training may add ``view`` (B,), what an item sees of
-    the graph (:class:`Views`), and ``dropped`` (B,), where its input keyword is to be a new node; both read
-    ``unseen_vectors`` too. Every mask has a real token in each row.
+    the graph (read only by a :meth:`planner` with :class:`Views`), and ``dropped`` (B,), where its input keyword is to
+    be a new node; both read ``unseen_vectors`` too. Every mask has a real token in each row.
 
     Use ``HclModel.from_pretrained(folder).paraphrase(ids, mask, keyword_nodes=nodes)``.
     """
@@ -189,8 +188,8 @@ class HclModel(PreTrainedModel):
         """Return ``batch`` with its plan; to make one that is missing, the host waits for the device."""
         if "token_places" in batch:
             return batch
-        inputs = {name: batch[name].cpu() for name in ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors", "view",
-                                                       "dropped") if name in batch}
+        names = ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors", "dropped")
+        inputs = {name: batch[name].cpu() for name in names if name in batch}
         plan = self.planner().plan(inputs, self.training or torch.is_grad_enabled())
         return {**batch, **moved(plan, batch["y_in_mask"].device)}
 
@@ -301,7 +300,7 @@ class HclModel(PreTrainedModel):
     def score(self, states: Tensor) -> Tensor:
         """Return scores over the vocabulary (..., V), in training on a GPU perhaps padded, of states (..., d)."""
         words = self.get_input_embeddings().weight
-        missing = -len(words) % _ALIGNED_WORDS if self.training and words.device.type != "cpu" else 0
+        missing = -len(words) % transformer.ALIGNED if self.training and words.device.type != "cpu" else 0
         return self.word_scores(states, F.pad(words, (0, 0, 0, missing)) if missing else words)
 
     def token_scores(self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None,

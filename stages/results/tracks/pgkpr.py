@@ -15,7 +15,7 @@ from stages.results.track import Compared, Names, Question, Row, TableLayout, Tr
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
 from stages.tracks import registry
 from stages.tracks.common.schemas import BASELINES
-from stages.tracks.pgkpr.items import as_words
+from stages.tracks.pgkpr.items import USED, as_words, keyword_rule
 
 _QUESTIONS = (
     Question("The loss and its parts", "What is minimised, in nats: generation per word of the target; reconstruction "
@@ -38,10 +38,6 @@ _TABLES = (
         (family("bertscore"), family("sacrebleu"), family("released_batch_bleu"))),
     VARIETY,
 )
-_READS_KEYWORDS = ("pgkpr", "ianet")
-# The keywords that each architecture is trained with, and the default of a run for a model trained with each.
-_OWN = {"pgkpr": "attribution", "ianet": "psi"}
-_USED = {"attribution": "xx", "psi": "psi_xx"}
 _NAMES = Names(
     {"pgkpr": "PGKPR", "transformer": "Transformer", "residual_lstm": "Residual-LSTM", "latent_bow": "LBOW",
      "ianet": "IANet"},
@@ -67,11 +63,11 @@ _ROWS = {Row(architecture, frozenset(switches.split())): name for (architecture,
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     """Return the row of a run: its architecture, the removed parts, and the source of its keywords."""
     architecture = str(settings.get("architecture", "pgkpr"))
-    given, switches = keywords_of(settings, decode), set()
+    given, rule, switches = keywords_of(settings, decode), _rule(settings), set()
     if architecture == "pgkpr":
         switches = {part for part in _NAMES.parts if settings.get(part, {}).get("weight") == 0}
-    if architecture in _READS_KEYWORDS and (by := _trained_by(settings)) != _OWN[architecture]:
-        switches |= {by if by == "psi" else f"by {by}"}
+    if rule not in (None, keyword_rule(architecture, "attribution")):
+        switches |= {rule if rule == "psi" else f"by {rule}"}
     if architecture == "latent_bow" and settings.get("latent_bow", {}).get("gumbel"):
         switches = {"gumbel"}
     switches |= {given} - {keywords_of(settings, {})} if given else set()
@@ -80,15 +76,12 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
 
 def keywords_of(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> str | None:
     """Return the source of a run's keywords, a value of ``generate_pgkpr.keywords``; None for a model without any."""
-    if settings.get("architecture", "pgkpr") not in _READS_KEYWORDS:
-        return None
-    by = _trained_by(settings)
-    return str(decode.get("keywords") or _USED.get(by, by))
+    rule = _rule(settings)
+    return None if rule is None else str(decode.get("keywords") or USED[rule])
 
 
-def _trained_by(settings: Mapping[str, Any]) -> str:
-    by = str(settings.get("keywords", {}).get("by", "attribution"))
-    return "psi" if settings.get("architecture") == "ianet" and by == "attribution" else by
+def _rule(settings: Mapping[str, Any]) -> str | None:
+    return keyword_rule(settings.get("architecture", "pgkpr"), settings.get("keywords", {}).get("by", "attribution"))
 
 
 def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, Statistic]:

@@ -77,12 +77,12 @@ def items_table(items: pd.DataFrame) -> Table:
 
 
 def word_pieces(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int,
-                keep: Keep = "first") -> list[list[int]]:
-    """Return the first or the last ``limit`` word pieces of each text, special tokens not counted."""
+                keep: Keep | None = None) -> list[list[int]]:
+    """Return the first or last ``limit`` word pieces of each text; in outputs (no ``keep``), [SEP] is plain text."""
     if not len(texts):
         return []
-    rows: list[list[int]] = tokenizer(list(texts), add_special_tokens=False, truncation=keep == "first",
-                                          max_length=limit, verbose=False)["input_ids"]
+    rows: list[list[int]] = tokenizer(list(texts), add_special_tokens=False, truncation=keep != "last",
+                                      max_length=limit, split_special_tokens=not keep, verbose=False)["input_ids"]
     return [row[-limit:] for row in rows] if keep == "last" else rows
 
 

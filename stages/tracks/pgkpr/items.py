@@ -255,7 +255,7 @@ def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray, max_
 # Default reading of a model by its training rule, and that of validation: +X and +S share a model, so by PSI it is
 # that of training. `random` marks as many words as attribution from the source alone does on average.
 USED: dict[str, str] = {"attribution": "xx", "psi": "psi_xx", "textrank": "textrank", "random": "random",
-                           "none": "none", "all": "all"}
+                        "none": "none", "all": "all"}
 VALIDATED: dict[str, str] = {**USED, "psi": "psi_xy"}
 # Column of table `paraphrase_items` of each reading; coins are flipped for those of _FLIPPED.
 COLUMNS: dict[str, str] = {"xx": "score_xx", "xy": "score_xy", "psi_xx": "primary_xx", "psi_xy": "primary_xy",
@@ -264,6 +264,13 @@ _FLIPPED = ("xx", "xy", "random")
 _CONSTANT = {"none": False, "all": True}
 # Rules whose keywords are chosen by coins, so that an epoch may flip them anew.
 FLIPPED_RULES = ("attribution", "random")
+
+
+def keyword_rule(architecture: str, by: str) -> str | None:
+    """Return the keyword rule of a model; None for one without keywords. IANet replaces attribution by PSI."""
+    if architecture == "ianet" and by == "attribution":
+        return "psi"
+    return by if architecture in ("pgkpr", "ianet") else None
 
 
 def by_example(pairs: pd.DataFrame) -> tuple[pd.DataFrame, list[list[str]]]:

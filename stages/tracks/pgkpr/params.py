@@ -79,7 +79,7 @@ class _Row(Switches):
 
     preset: Literal["paper", "released"] | None = Field(
         None, description="sets the switches of keywords, reconstruction and contrast as the text, or the code, has "
-                          "them (Quora; for MSCOCO give the weights); released: those of networks and training too")
+                          "them for Quora (for MSCOCO set each, without a preset); released: networks and training too")
     keywords: KeywordInput = KeywordInput()
 
 

@@ -132,13 +132,6 @@ def bags(items: pd.DataFrame, vocabulary: Vocabulary, max_length: int, most: int
     return [[number for number in bag[example] if number != UNK][:most] for example in items["example_id"]]
 
 
-def keyword_rule(architecture: str, by: str) -> str | None:
-    """Return the keyword rule of a model; None for one without keywords. IANet replaces attribution by PSI."""
-    if architecture == "ianet" and by == "attribution":
-        return "psi"
-    return by if architecture in ("pgkpr", "ianet") else None
-
-
 def training_passes(items: pd.DataFrame, rule: str | None, keywords: Mapping[str, Any],
                     seed: int, max_length: int | None = None) -> list[list[np.ndarray]]:
     """Return, for each pass of an epoch over ``items``, the probability of every source word of being a keyword.
@@ -189,7 +182,7 @@ def training_batches(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mappin
     since +X and +S share a model.
     """
     keywords = values["keywords"]
-    rule = keyword_rule(values["architecture"], keywords["by"])
+    rule = pgkpr.keyword_rule(values["architecture"], keywords["by"])
     mark_all = rule in FLIPPED_RULES and keywords["mark_all"]
     bag = values["latent_bow"]["memory"] if values["architecture"] == "latent_bow" else None
     train, validation = (split_of(pairs, split, "paraphrase_items") for split in ("train", "validation"))
@@ -374,7 +367,7 @@ def train_model(job: frame.SeedTraining) -> None:
     pairs, words = (read_frame(path, schema) for path, schema in zip(paths, TABLES, strict=True))
     vocabulary, architecture, training = Vocabulary.from_frame(words), values["architecture"], values["training"]
     training["learning_rate"] = training["learning_rate"] or RATES[architecture]
-    rule = keyword_rule(architecture, values["keywords"]["by"])
+    rule = pgkpr.keyword_rule(architecture, values["keywords"]["by"])
     start = frame.start_of(row, params, job.name, job.seed)
     models = dict(read_metadata(paths[0]).get("models", {}))
     if start is not None:
