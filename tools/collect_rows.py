@@ -101,7 +101,7 @@ def main() -> None:
         for name in track.runs(params):
             for seed in params.run_seeds(name):
                 run, model = RunPaths(name, seed), ModelPaths(params.run_model(name), seed)
-                if run.metrics.exists():
+                if run.metrics.exists() and model.metrics.exists():  # a model may be in training again
                     items.append(items_of(params, run, model).assign(row=name, seed=seed))
                     values.append(pd.DataFrame(values_of(run, model)).assign(row=name, seed=seed, commit=commit))
     if not items:
@@ -110,7 +110,7 @@ def main() -> None:
     with atomic_file(of_items) as file:
         kept = joined(of_items, pd.concat(items)).round(5)
         kept.astype(dict.fromkeys(kept.select_dtypes("float64"), "float32")).to_parquet(
-            file, compression="zstd", index=False)
+            file, compression="zstd", compression_level=19, index=False)
     with atomic_file(of_runs) as file:
         columns = ["row", "seed", "metric", "value", "low", "high", "commit"]
         joined(of_runs, pd.concat(values))[columns].to_csv(file, index=False, float_format="%.6g")
