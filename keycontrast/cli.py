@@ -261,12 +261,13 @@ def _given(file: str, *settings: Any) -> "list[Given]":
     if sys.stdin.isatty():
         raise InputError("standard input is this terminal. Pipe texts into the command, one a line, or name a file.")
     if options.column is not None or options.id_column is not None:
-        raise InputError("--column: standard input is read line by line and has no columns; leave it out, or name a "
+        name = "--column" if options.column is not None else "--id"
+        raise InputError(f"{name}: standard input is read line by line and has no columns; leave it out, or name a "
                          "table (.csv, .tsv, .jsonl, .parquet).")
     if options.quoting != "standard" or options.separator is not None:
         raise InputError("--quoting and --separator: standard input is read line by line; leave them out, or name a "
                          "table (.csv, .tsv).")
-    if options.encoding != FileOptions.encoding and isinstance(sys.stdin, io.TextIOWrapper):
+    if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding=options.encoding)
     texts = [Given(None, text) for text in stream_lines(sys.stdin)]
     if all(given.text is None for given in texts):
@@ -353,6 +354,7 @@ def _write_parquet(ranked: Ranked, path: Path) -> None:
     from keycontrast.files import atomic_file
     from keycontrast.keywords import id_column, with_ids
 
-    table = with_ids(ranked.table, id_column([given.id for given in ranked.texts]) if ranked.has_ids else None)
+    ids = [json_text(given.id) if isinstance(given.id, dict | list) else given.id for given in ranked.texts]
+    table = with_ids(ranked.table, id_column(ids) if ranked.has_ids else None)
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary, write_page_checksum=True)

@@ -42,7 +42,7 @@ class Containment:
                 if known and all(_bare(text[starts[edge] : ends[edge]]) for edge in (first, last)):
                     for keyword in known:
                         yield first, last + 1, keyword
-                if form not in self._begun:
+                if not form or form not in self._begun:
                     break
 
 

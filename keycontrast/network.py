@@ -224,13 +224,14 @@ def phrase_graph(names: pa.StringArray, keyword: np.ndarray, text: np.ndarray,
     count = len(names)
     shape = (count, int(text.max(initial=-1)) + 1)
     held = sparse.coo_array((np.ones(len(keyword)), (keyword, text)), shape=shape).tocsr()
-    edges, _ = multiplied(held, held.T.tocsr(), neighbours)
-    low, high = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
+    kept, _ = multiplied(held, held.T.tocsr(), neighbours)
+    low, high = np.minimum(kept.source, kept.target), np.maximum(kept.source, kept.target)
     first = np.unique(low.astype(np.int64) * count + high, return_index=True)[1]
-    low, high = low[first], high[first]
+    low, high, weight = low[first], high[first], kept.count[first]
+    edges = Edges.of(np.append(low, high), np.append(high, low), np.ones(2 * len(low)), np.tile(weight, 2))
     nodes = {"node_id": pa.array(np.arange(count), pa.int32()), "keyword": names,
              "texts": np.bincount(keyword, minlength=count),
-             "degree": np.bincount(np.concatenate([low, high]), minlength=count).astype(np.int32),
+             "degree": np.bincount(edges.target, minlength=count).astype(np.int32),
              "centrality": centrality(count, edges).scores, "component": components(count, edges),
              "community": communities(count, edges, 1.0).number}
-    return pa.table(nodes), pa.table({"source": low, "target": high, "weight": edges.count[first]})
+    return pa.table(nodes), pa.table({"source": low, "target": high, "weight": weight})

@@ -230,13 +230,17 @@ def character_problem(text: str, encoding: str, place: str, words: Words = OPTIO
         return (f"byte order mark: {place} begins with one, as where files were put one behind the other. Remove it, "
                 f"and any header that follows it.")
     if "\0" in text:
-        return (f"NUL byte: {place} holds one, and text holds none; if the file is UTF-16, name it as "
-                f"{words.encoding}.")
+        return (f"NUL byte: {place} holds one, and text holds none. {_binary(words)}")
     if is_unicode(text):
         return ""
     byte = _UNDECODED.search(text)
     what = f"byte 0x{ord(byte[0]) - 0xdc00:02x}" if byte else "half a surrogate pair"
     return f"encoding: not valid {encoding.upper()}: {what} in {place}. {_remedy(words)}"
+
+
+def _binary(words: Words) -> str:
+    return (f"Unpack a .zip, save a workbook as CSV, name Parquet .parquet; for UTF-16 set {words.encoding} to utf-16, "
+            f"without a mark to utf-16-le or utf-16-be.")
 
 
 def _remedy(words: Words) -> str:
@@ -282,8 +286,7 @@ def _header(path: Path, record: _Fields | None, form: TableForm, check: Check) -
         raise InputError(f"{path}: the file is empty. Fetch it again, or leave it out.")
     _, _, text, fields, problem = record
     if "\0" in text:
-        raise InputError(f"{path}: the header holds NUL bytes. If the file is UTF-16 without a mark, set "
-                         f"{form.words.encoding} to utf-16-le or utf-16-be.")
+        raise InputError(f"{path}: the header holds NUL bytes. {_binary(form.words)}")
     if problem := problem or character_problem(text, form.encoding, "the header", form.words).rstrip("."):
         raise InputError(f"{path}: the header cannot be read ({problem}).")
     if len(fields) == 1:

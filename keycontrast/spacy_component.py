@@ -21,6 +21,8 @@ from spacy.language import Language
 from spacy.symbols import IDS
 from spacy.tokens import Doc
 
+from keycontrast.text.pipelines import noun_chunks
+
 if TYPE_CHECKING:
     import pytextrank as _package
     from spacy.tokens import Span
@@ -167,6 +169,8 @@ def _spans(doc: Doc) -> "list[Span]":
         chunks = list(doc.noun_chunks)
     except NotImplementedError:  # the language has none
         chunks = []
+    except ValueError:  # no parser: a saved load_pipeline(), whose noun chunks are not saved with it
+        chunks = [doc[first:last] for first, last, _ in noun_chunks(doc)]
     return list(dict.fromkeys([*chunks, *doc.ents]))
 
 

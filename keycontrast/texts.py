@@ -124,8 +124,8 @@ def _checked_arguments(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _not_decoded(line: int) -> InputError:
-    return InputError(f"standard input, line {line} or soon after: not valid text in the encoding of this terminal. "
-                      f"Put the texts into a file, and name that and its --encoding.")
+    return InputError(f"standard input, line {line} or soon after: not valid text in the encoding that it is "
+                      f"read in. Put the texts into a file, and name that and its --encoding.")
 
 
 def _of_lines(file: Path, encoding: str) -> Iterator[str | None]:

@@ -113,7 +113,6 @@ def inspect(path: Annotated[Path | None, typer.Argument(
             rows: Annotated[int | None, typer.Option(min=0, help="rows to show (default: 10; of a query 40)")] = None,
             schema: Annotated[bool, typer.Option(
                 "--schema", help="also show the meaning of each column and the provenance of the table")] = False,
-            text: Annotated[bool, typer.Option("--text", help="show texts in place of their ids")] = False,
             sql: Annotated[str | None, typer.Option(
                 help="query all artifacts with DuckDB: views are called keywords, sample.keywords and so on; `show all "
                      "tables` lists them; a given file is the view artifact")] = None,
@@ -129,8 +128,8 @@ def inspect(path: Annotated[Path | None, typer.Argument(
     from pipeline import inspection
     from pipeline import sql as queries
 
-    if sql is not None and (schema or text or (as_csv and as_json)):
-        raise InputError("--schema and --text go without --sql; of --csv and --json choose one.")
+    if sql is not None and (schema or (as_csv and as_json)):
+        raise InputError("--schema goes without --sql; of --csv and --json choose one.")
     if sql is not None:
         queries.run(sql, path, dataset, "csv" if as_csv else "json" if as_json else "table", rows, Console())
     elif path is None:
@@ -139,7 +138,7 @@ def inspect(path: Annotated[Path | None, typer.Argument(
     elif dataset is not None or as_csv or as_json:
         raise InputError("--dataset, --csv and --json go with --sql.")
     else:
-        inspection.show(path, Console(), 10 if rows is None else rows, schema, text)
+        inspection.show(path, Console(), 10 if rows is None else rows, schema)
 
 
 @app.command()
@@ -236,6 +235,8 @@ def export(target: Annotated[Path, typer.Argument(
         raise InputError("--model writes a model; leave out --dataset, --keyword, --hops and --signed.")
     if not texts and model is None and (seed is not None or licence is not None):
         raise InputError("--seed and --license go with --model or --texts; leave them out.")
+    if keyword is None and hops != 1:
+        raise InputError("--hops goes with --keyword; leave it out, or name a keyword.")
     if texts:
         export_data_set(read_params(), target, dataset, licence, Console())
     elif model is not None:

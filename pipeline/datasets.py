@@ -33,7 +33,8 @@ def dataset_with(kind: str, dataset: str | None) -> DatasetPaths:
         if dataset not in names:
             known = DatasetPaths(dataset).folder.is_dir()
             raise InputError(f"{DatasetPaths(dataset).table(kind)}: no such artifact; "
-                             + (f"make it with `keycontrast run {_MADE_BY.get(kind, kind)}@{dataset}`." if known
+                             + (f"`keycontrast run {_MADE_BY.get(kind, kind)}@{dataset}` makes it, if the params have "
+                                f"that stage for {dataset} (keywords.datasets, graph.datasets)." if known
                                 else nearest(dataset, names)))
         return DatasetPaths(dataset)
     if not names:

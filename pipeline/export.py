@@ -30,8 +30,8 @@ from pipeline.neighbourhood import Graph, neighbourhood, node_of
 from stages.common.examples import structure_of
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.schemas import SPLITS, TableSchema
-from stages.common.settings import Params, stage_hash
-from stages.common.tables import ROW_GROUP, WRITTEN, check_pages, column_names, dataset_of, read_batches
+from stages.common.settings import Params
+from stages.common.tables import ROW_GROUP, WRITTEN, check_pages, column_names, dataset_of, read_batches, read_metadata
 from stages.common.training import DIGESTS_FILE, seal
 from stages.ingest.files import data_files
 from stages.tracks.common.track import Track
@@ -170,8 +170,8 @@ def _data_card(params: Params, paths: DatasetPaths, rows: Mapping[str, int], lic
              "## Rejected rows", "", f"{counts['read']:,} rows were read and {counts['taken']:,} taken.",
              *(["", *table(("reason", "rows"), refused)] if refused else []), "", "## Source", "",
              *(f"- {escaped(file.name)}, SHA-256 `{sha256_of(file.path)}`" for file in data_files(settings)),
-             f"- Seed {params.seed}; hash of the params: `{stage_hash(params.plain(), 'ingest', name)}` (recipe "
-             f"`{params.recipe}`)", *_no_licence(licence, "the files above")]
+             f"- Hash of the params: `{read_metadata(paths.table('examples'))['params_hash']}`",
+             *_no_licence(licence, "the files above")]
     return f"{_MARK}{data.to_yaml()}\n{_MARK}\n" + "\n".join(lines) + "\n"
 
 
@@ -210,9 +210,8 @@ def _write_model_card(params: Params, track: Track, paths: ModelPaths, folder: P
         language=params.datasets[track.models(params)[paths.name].dataset].language, license=licence, base_model=base,
         library_name=known.get("library_name", "keycontrast"), pipeline_tag=task, tags=["keycontrast", track.name],
         model_name=paths.name if results else None, eval_results=results or None)
-    fingerprint = stage_hash(params.plain(), track.trained_by, paths.name, paths.seed)
-    lines = ["", "## Training", "", f"- Seed {paths.seed}; hash of its params: `{fingerprint}` (recipe "
-             f"`{params.recipe}`)"]
+    fingerprint = read_metadata(paths.items)["params_hash"]
+    lines = ["", "## Training", "", f"- Seed {paths.seed}; hash of its params: `{fingerprint}`"]
     lines += _no_licence(licence, "the training texts and on the model that it started from")
     own.write_text(f"{_MARK}{data.to_yaml()}\n{_MARK}{body.rstrip()}\n" + "\n".join(lines) + "\n", encoding="utf-8")
     if (folder / DIGESTS_FILE).exists():

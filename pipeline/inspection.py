@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from rich.console import Console
 from rich.highlighter import JSONHighlighter
 from rich.table import Table
@@ -19,14 +17,12 @@ from pipeline.records import machine_lock
 from pipeline.schemas import SCHEMAS
 from stages.common import tables
 
-# Columns that hold ids of texts, in whatever table they stand.
-_TEXT_IDS = ("text_id", "source_id", "target_id", "negative_id", "reference_ids", "pair")
 _BATCH = 8192
 _SKIPPED = ".tmp", ".old"
 
 
-def show(path: Path, console: Console, rows: int = 10, schema: bool = False, as_text: bool = False) -> None:
-    """Print the first rows of a file of artifacts, or the files of a folder; ``as_text`` shows texts for their ids."""
+def show(path: Path, console: Console, rows: int = 10, schema: bool = False) -> None:
+    """Print the first rows of a file of artifacts, or the files of a folder."""
     if not path.exists():
         for stage, entry in machine_lock().items():
             if any(Path(out["path"]) in (path, *path.parents) for out in entry.get("outs", ())):
@@ -36,7 +32,7 @@ def show(path: Path, console: Console, rows: int = 10, schema: bool = False, as_
         raise InputError(f"{path}: not found; {nearest(path.name, (item.name for item in path.parent.glob('[!.]*')))}")
     if path.suffix == tables.SUFFIX or tables.is_table(path):
         with tables.readable(path):
-            _show_table(path, console, rows, schema, as_text)
+            _show_table(path, console, rows, schema)
     elif path.is_dir():
         _show_folder(path, console)
     elif path.suffix == ".json":
@@ -48,13 +44,11 @@ def show(path: Path, console: Console, rows: int = 10, schema: bool = False, as_
                          f".csv, .json, .jsonl, {tables.SUFFIX}, .tsv.")
 
 
-def _show_table(path: Path, console: Console, rows: int, schema: bool, as_text: bool) -> None:
+def _show_table(path: Path, console: Console, rows: int, schema: bool) -> None:
     parts, fields, count = tables.footers(path), tables.schema_of(path), tables.row_count(path)
     if rows and count:
         head = tables.dataset_of(path).head(rows, batch_size=min(rows, _BATCH))
         columns = {name: head[name].to_pylist() for name in head.column_names}
-        if as_text:
-            columns = _with_texts(path, columns)
         print_rows(list(columns), list(zip(*columns.values(), strict=True)), console, f"First {head.num_rows:,} rows")
     described = _description(path)
     # Tracks have tables of the same file name and other columns.
@@ -79,22 +73,6 @@ def _show_table(path: Path, console: Console, rows: int, schema: bool, as_text: 
     if provenance:
         console.print(Text("Provenance", style="italic"))
         _print_json(provenance, console)
-
-
-def _with_texts(path: Path, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Return columns with the texts of the data set in place of their ids."""
-    texts = next((candidate for folder in list(path.parents)[:2] if (candidate := folder / "items" / "texts").exists()),
-                 path.with_name("texts"))
-    if not texts.exists():
-        raise InputError(f"{texts}: not found, so there are no texts for --text. Make it with `keycontrast run`.")
-    wanted = {item for name in columns if name in _TEXT_IDS for value in columns[name]
-              for item in (value if isinstance(value, list) else [value]) if item is not None}
-    table = tables.read_table(texts, columns=["text_id", "text"],
-                              filters=pc.field("text_id").isin(pa.array(wanted, pa.int64())))
-    known = dict(zip(table["text_id"].to_pylist(), table["text"].to_pylist(), strict=True))
-    return {name if name not in _TEXT_IDS else name.replace("_id", "_text"): values if name not in _TEXT_IDS else [
-        [known.get(item, item) for item in value] if isinstance(value, list) else known.get(value, value)
-        for value in values] for name, values in columns.items()}
 
 
 def _description(path: Path) -> str:

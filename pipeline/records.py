@@ -96,7 +96,7 @@ def own_lock(say: Callable[[str], None], save: bool = False) -> Iterator[None]:
 
 def _is_local() -> bool:
     """Return whether ``dvc.lock`` is the committed one, and this machine has other bytes."""
-    return _OWN.exists() and LOCK.exists() and LOCK.read_bytes() == _COMMITTED.read_bytes()
+    return all(map(Path.exists, (_OWN, LOCK, _COMMITTED))) and LOCK.read_bytes() == _COMMITTED.read_bytes()
 
 
 def _keep_committed(say: Callable[[str], None], save: bool) -> None:

@@ -13,7 +13,7 @@ from stages.common.paths import REPORT, REPORT_PAGE, DatasetPaths
 from stages.metrics.registered import Metric
 from stages.params import Params
 from stages.results.comparison import pooled_name
-from stages.results.gather import known_metrics, seeded_runs
+from stages.results.gather import seeded_runs
 from stages.results.model import values_of
 from stages.results.track import FEW, SCRATCH
 from stages.results.tracks import TRACKS
@@ -68,10 +68,10 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
     """
     tables, read = [], cast(Any, params)
     for track in TRACKS.values():
-        known = {name: run for name, run in seeded_runs(params, track).items() if run.name in runs}
         by_track: dict[str, list[dict[str, Any]]] = {}
-        for name, metrics in known_metrics(known, root):
-            by_track.setdefault(known[name].name, []).append(metrics)
+        for run in seeded_runs(params, track).values():
+            if run.name in runs and (file := root / run.metrics).exists():
+                by_track.setdefault(run.name, []).append(json.loads(file.read_text(encoding="utf-8")))
         if not by_track:
             continue
         columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]

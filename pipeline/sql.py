@@ -24,7 +24,9 @@ from typing import Any, Literal, TextIO
 
 import duckdb
 import pyarrow as pa
+import pyarrow.csv as pv
 import pyarrow.dataset as ds
+import pyarrow.json as pj
 from rich.console import Console
 from rich.text import Text
 
@@ -32,7 +34,7 @@ from keycontrast.cells import json_text, json_value, no_formula, print_rows, pri
 from keycontrast.errors import InputError, nearest
 from keycontrast.reading import is_unicode
 from pipeline.datasets import in_force
-from stages.common.paths import ARTIFACTS, DATA
+from stages.common.paths import ARTIFACTS, COMPARISON, DATA
 from stages.common.tables import SUFFIX, check_pages, dataset_of, is_table, read_metadata
 from stages.run.log import logger
 
@@ -44,7 +46,7 @@ _OTHER = ("report",)
 # Folders of models, runs and probes, and the folders whose files are among the views of these.
 _GROUPS = ("models", "runs", "probes")
 _AMONG = {"predictions": "runs", "confusing_pairs": "models"}
-_TABLES = ("items", "graph", "vectors")     # folders of a data set that do not occur in the names of views
+_TABLES = ("items", "graph", "phrases", "vectors")     # folders of a data set that do not occur in the names of views
 _TAKEN = ("main", "temp", "system", "pg_catalog", "information_schema")     # schemas of DuckDB
 _log = logger("sql")
 
@@ -95,7 +97,7 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
         name = _name(folder[:-1] if only_seed else folder) or _name([root.resolve().name]) or "files"
         schema = _free(name, [*schemas, *_TAKEN])
         schemas[schema] = views
-        if len(folder) == 1 and any(map(is_table, views.values())):
+        if len(folder) == 1 and folder[0] != COMPARISON.name and any(map(is_table, views.values())):
             datasets[folder[0]] = schema
     return Catalog(schemas, datasets)
 
@@ -228,12 +230,15 @@ def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
     try:
         if path.suffix == ".json":
             content = json.loads(path.read_text(encoding="utf-8"))
-            return pa.Table.from_pylist(content if isinstance(content, list) else [content])
+            return pa.Table.from_struct_array(pa.array(content if isinstance(content, list) else [content]))
         if is_table(path):
             return dataset_of(path)
-        return ds.dataset(path, format="json" if path.suffix == ".jsonl" else path.suffix[1:])
+        size = min(max(path.stat().st_size, 1), 1 << 30)    # names and types of columns are those of the first block
+        lines = ds.JsonFileFormat(read_options=pj.ReadOptions(block_size=size))
+        cells = ds.CsvFileFormat(read_options=pv.ReadOptions(block_size=size))
+        return ds.dataset(path, format=lines if path.suffix == ".jsonl" else cells)
     except (InputError, pa.ArrowException, OSError, OverflowError, json.JSONDecodeError, UnicodeDecodeError,
-            AttributeError, RecursionError) as error:
+            TypeError, RecursionError) as error:
         if asked and isinstance(error, InputError):
             raise
         # One broken file should not keep all others from being queried.

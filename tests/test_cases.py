@@ -155,8 +155,8 @@ def test_a_cleaned_text_knows_its_places(text):
 
 
 def test_a_plain_text_stays_as_it_is():
-    for text in ("A red ball.", "x < 3 and y > 2", "I paid $5 and $10 at 3 p.m.", "See [the map] and a{b}",
-                 "Is it? Yes!", "C:\\Users\\name", "https://a.b/c?d=e#f"):
+    for text in ("A red ball.", "x < 3 and y > 2", "I paid $5 and $10 at 3 p.m.", "a ($), b ($)", "See [the map]",
+                 "a{b}", "Is it? Yes!", "C:\\Users\\name", "https://a.b/c?d=e#f"):
         assert clean(text).text == text, text
 
 

@@ -41,7 +41,7 @@ def project(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("arguments", [
     ["inspect", "artifacts/data/small/items/texts"],
-    ["inspect", "artifacts/data/small/items/examples", "--text", "--schema"],
+    ["inspect", "artifacts/data/small/items/examples", "--schema"],
     ["inspect", "--sql", "select text, keyword from texts, phrase_nodes"],
     ["inspect", "--sql", "select chr(27) || ']' || chr(8238) as \"a\"", "--csv"],
     ["inspect", "--sql", "select [chr(27) || ']', chr(8238)] as a", "--json"],

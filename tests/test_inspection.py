@@ -2,7 +2,6 @@
 
 import io
 import json
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,15 +42,6 @@ def test_a_table_shows_columns_counts_and_provenance(folder):
     assert "text id of the input x" in text
     assert '"stage": "ingest@tiny"' in text and "took the [bold]other[/bold] way" in text
     assert "First 1 rows" in shown(folder / "texts", rows=1) and "First" not in shown(folder / "texts", rows=0)
-
-
-def test_text_ids_become_texts_and_markup_in_data_stays_data(folder):
-    text = shown(folder / "examples", as_text=True)
-    assert "a [red]text[/red]" in text and "[another, a [red]text[/red]]" in text and "source_text" in text
-    assert "a [red]text[/red]" not in shown(folder / "examples")
-    shutil.rmtree(folder / "texts")
-    with pytest.raises(InputError, match=r"texts: not found, so there are no texts for --text"):
-        shown(folder / "examples", as_text=True)
 
 
 def test_texts_that_are_safe_stay_as_they_are():

@@ -126,8 +126,9 @@ def test_markup_points_and_apostrophes_make_no_other_phrase():
 
 
 def test_the_graph_joins_phrases_that_share_a_text(tmp_path):
-    made = keyword_graph(["A dog chases a ball.", "The ball hits a window.", "The ball of a dog."])
+    made = keyword_graph(["A dog chases a ball.", "The ball hits a window.", "The ball of a dog."], neighbours=1)
     graph = made.networkx()
+    assert {n: graph.nodes[n]["centrality"] for n in graph} == pytest.approx(nx.pagerank(graph), rel=1e-4)
     assert graph["ball"]["dog"]["weight"] == 2 and not graph.has_edge("dog", "window")
     assert graph.nodes["ball"]["texts"] == 3 and repr(made).startswith("<keyword graph: ")
     made.graphml(tmp_path / "g.graphml")

@@ -89,8 +89,8 @@ def test_what_a_vocabulary_finds_has_no_white_space_at_its_edges():
         (found,) = Keywords(candidates=["red ball"]).rank(text)[0]
         assert found.text.lower() == text[found.start:found.end].lower() == "red ball"
     assert [one.text for one in Keywords(candidates=["C++"]).rank("I like C++ and C.")[0]] == ["C++"]
-    assert [one.keyword for one in Keywords(candidates=["c", "O'Neill"]).rank("O\u2019Neill likes C.")[0]] == [
-        "oneill", "c"]
+    assert [one.keyword for one in Keywords(candidates=["c", "dogs\u2019 fur"]).rank("A dogs\u2019 fur, a C.")[0]] == [
+        "dogs fur", "c"]
     assert keywords(["She'll come; we're here."], candidates=["shell", "were"]) == [[]]
 
 

@@ -291,7 +291,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
     ("q1".encode("utf-16"), "utf-8", "begins with the mark of UTF-16.*Set it to utf-16"),
     (b"\xef\xbb\xbfq1", "cp1252", "begins with the mark of UTF-8, but the data set's `encoding` is cp1252"),
     ("q1".encode("utf-16-le"), "utf-16", "has no byte-order mark.* to utf-16-le or utf-16-be"),
-    ("q1,q2,dup\n".encode("utf-16-le"), "utf-8", "header holds NUL bytes. If the file is UTF-16 without a mark, set"),
+    ("q1,q2,dup\n".encode("utf-16-le"), "utf-8", "header holds NUL bytes. Unpack a .zip.* for UTF-16 set"),
     (b"\n\n", "utf-8", "the file is empty"),
     (b"q1,q2,dup\n", "utf-8", "header but no rows"),
     (b"q1,q3,dup\na,b,1\n", "utf-8", r"no column 'q2' \(columns.target in the params\); valid names: dup, q1, q3"),

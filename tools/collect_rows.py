@@ -2,9 +2,10 @@
 
     python tools/collect_rows.py metrics/evidence
 
-Works in a project that has taken the recipe, on the rows that are evaluated there. FOLDER/RECIPE.parquet has a row for
-each run, seed and evaluated item, with every score that is kept of an item. Of the PGKPR track there are also
-`released_sum_0` to 9 (the released BLEU is computed from their sums over items); of the HCL track `nll` and `tokens`,
+Works in a project that has taken the recipe, on the rows that were trained with its params and are evaluated.
+FOLDER/RECIPE.parquet has a row for each run, seed and evaluated item, with every score that is kept of an item. Of the
+PGKPR track there are also `released_sum_0` to 9 (the released BLEU is computed from their sums over items); of the HCL
+track `nll` and `tokens`,
 whether the output has the target's keyword (`target_keyword_kept`); whether that is `told`, a keyword of the graph
 that does not occur in the source; whether it is `reachable`, which is a positive neighbour of the source's keyword
 besides; and whether training has the target's text (`target_seen`).
@@ -28,8 +29,8 @@ from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.schemas import EDGES, NO_KEYWORD, NODES
-from stages.common.settings import read_params
-from stages.common.tables import read_frame
+from stages.common.settings import read_params, stage_hash
+from stages.common.tables import read_frame, read_metadata
 from stages.metrics.bleu import corpus_columns, count_matches
 from stages.metrics.tokens import keyword_retention
 from stages.tracks.common.schemas import ITEMS, LIKELIHOODS
@@ -101,7 +102,8 @@ def main() -> None:
         for name in track.runs(params):
             for seed in params.run_seeds(name):
                 run, model = RunPaths(name, seed), ModelPaths(params.run_model(name), seed)
-                if run.metrics.exists() and model.metrics.exists():  # a model may be in training again
+                if run.metrics.exists() and model.metrics.exists() and read_metadata(model.items)["params_hash"] == (
+                        stage_hash(params.plain(), track.trained_by, model.name, seed)):
                     items.append(items_of(params, run, model).assign(row=name, seed=seed))
                     values.append(pd.DataFrame(values_of(run, model)).assign(row=name, seed=seed, commit=commit))
     if not items:

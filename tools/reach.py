@@ -4,7 +4,7 @@
     python tools/reach.py qqp-pairs --csv metrics/evidence/reach.csv --svg docs/img/reach.svg
 
 Nothing is trained. All pairs of a data set are split anew, 2,000 items are tested, and the graph (HCL section 3.2.2) is
-made of so many training pairs. An item is *reachable* if its target's keyword differs from its source's, is a positive
+made of so many training items. An item is *reachable* if its target's keyword differs from its source's, is a positive
 neighbour of it, and does not occur in the source, by word stems. Splits: `component`, no text on two sides; `pair`, by
 pairs; `both`, by pairs, each of which makes two items, one in either direction. A target is *seen* if a training item
 has the text.
@@ -94,17 +94,20 @@ class Pairs:
 
 
 def rows(pairs: Pairs) -> Iterator[dict[str, object]]:
-    """Yield a row for each split, number of training pairs and draw."""
+    """Yield a row for each split, number of training items and draw."""
     for split in SPLITS:
         for draw in progress(range(DRAWS), f"reach: {split}", unit="draw"):
             train, test = pairs.drawn(split, draw)
+            if len(train) < min(SIZES):
+                raise InputError(f"{len(pairs.ids):,} pairs are too few: {TESTED:,} items are tested, at least "
+                                 f"{min(SIZES):,} more must train. Name a larger data set.")
             for size in sorted({min(size, len(train) // 1000 * 1000) for size in SIZES}):
-                yield {"split": split, "training_pairs": size, "draw": draw, **pairs.measured(train[:size], test)}
+                yield {"split": split, "training_items": size, "draw": draw, **pairs.measured(train[:size], test)}
 
 
 def plot(table: pd.DataFrame) -> str:
-    """Return the reach by number of training pairs, and for targets that training has seen or not, as SVG."""
-    means = table.groupby(["split", "training_pairs"]).mean(numeric_only=True)
+    """Return the reach by number of training items, and for targets that training has seen or not, as SVG."""
+    means = table.groupby(["split", "training_items"]).mean(numeric_only=True)
     with drawing(8.4, 3.4) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         for split, colour in SPLITS.items():
@@ -117,7 +120,7 @@ def plot(table: pd.DataFrame) -> str:
             axes.set_xscale("log")
             axes.set_xticks([1000, 10_000, 100_000], ["1,000", "10,000", "100,000"])
             axes.minorticks_off()
-            axes.set_xlabel("training pairs")
+            axes.set_xlabel("training items")
             axes.legend(frameon=False)
         left.set_title("All test items")
         right.set_title("By whether training has the target's text")

@@ -64,11 +64,12 @@ def collected(file: Path, where: str | None) -> tuple[pd.DataFrame, pd.DataFrame
 
 
 def scored(items: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the items of the rows that have a metric."""
-    column = {"accuracy": "label"}.get(name, "released_sum_0" if name.startswith("released_bleu_") else name)
+    """Return the items of the rows and seeds that have a metric."""
+    bleu = {f"released_bleu_{order}": "released_sum_0" for order in range(1, 5)}
+    column = {"accuracy": "label", **bleu}.get(name, name)
     if column not in items:
         raise InputError(f"{name!r} is no metric of these items; {nearest(name, list(items.columns))}")
-    return items[items.groupby("row")[column].transform("count") > 0]
+    return items[items.groupby(["row", "seed"])[column].transform("count") > 0]
 
 
 def statistic(items: pd.DataFrame, name: str) -> Statistic:
@@ -104,7 +105,8 @@ def interaction(items: pd.DataFrame, name: str, rows: Sequence[str]) -> str:
         if set(items.loc[items["row"] == one, "example_id"]) != set(items.loc[items["row"] == other, "example_id"]):
             raise InputError(f"{one} and {other} have different items")
     first, second, third, fourth = (members(items[items["row"] == row], name) for row in rows)
-    shown, difference = metric(name), over_seeds(less(first, second), less(third, fourth), LEVEL, 0)
+    left, right = less(first, second), less(third, fourth)
+    shown, difference = metric(name), over_seeds(left, right, LEVEL, 0) if left.seeds and right.seeds else None
     if difference is None:
         raise InputError(f"{', '.join(rows)} share fewer than two seeds")
     return (f"({rows[0]} - {rows[1]}) - ({rows[2]} - {rows[3]}), {shown.name}: "
@@ -179,7 +181,8 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
                     f"{shown.text(difference.high, sign='+')})")
             chance, seen = f"{difference.p_value:.3f}", shown.text(difference.detectable)
             sign = difference.sign(LEVEL) * shown.direction
-            verdict = {1: f"better than {base}", 0: "no difference seen", -1: f"worse than {base}"}[sign]
+            verdict = {1: f"better than {base}", 0: "no difference seen", -1: f"worse than {base}"}[sign] if (
+                shown.direction) else "–"
         if row != base and (difference.seeds if difference else 0) < VERDICT:
             verdict = "too few seeds for a verdict"
         if not same_items:
@@ -218,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     published = {row: cells for row, cells in published.items()
                  if not arguments.rows or row in (*arguments.rows, arguments.base)}
     for name in arguments.metrics:
-        heads = ["row", "published", "ours", "interval", "seeds", "converged", f"less {arguments.base}",
+        heads = ["row", "as printed", "ours", "interval", "seeds", "converged", f"less {arguments.base}",
                  "p", "could be seen", "status"]
         rows, differences = rows_of(items, values, name, arguments.base, published)
         if arguments.svg and name == arguments.metrics[0]:
@@ -234,5 +237,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (InputError, FileNotFoundError) as error:
+    except (InputError, FileNotFoundError, ValueError) as error:  # of a column or file of another kind
         sys.exit(f"results_table: {error}")

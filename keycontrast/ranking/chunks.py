@@ -128,5 +128,5 @@ def _occurrences(tokens: pa.Table, vocabulary: "Containment") -> pa.Table:
     spans = [(first, last) for (text, starts, ends), offset in zip(written_texts(block), block.offsets, strict=False)
              for first, last in sorted({(first + offset, last + offset) for first, last, phrase in vocabulary.places(
                  text, starts.tolist(), ends.tolist(), ())
-                 if text.count("'", starts[first], ends[last - 1]) == phrase.count("'")})]
+                 if normal_form(text[starts[first]:ends[last - 1]]).count("'") == phrase.count("'")})]
     return _set_chunks(block, *np.array(spans, dtype=np.int64).reshape(-1, 2).T)

@@ -106,7 +106,8 @@ def rank_spans(block: TokenBlock, solved: Solved, idf: InverseFrequency | None, 
     training texts, position. Those without a normal form, such as a lone apostrophe, are left out.
     """
     written = span_text(block, solved.spans)
-    read = pc.replace_substring(written, "'", "") if solved.scrub else written
+    marks = "'" if solved.as_package else "['\u2019]"
+    read = pc.replace_substring_regex(written, marks, "") if solved.scrub else written
     if not solved.as_package:
         read = pc.replace_substring_regex(read, POINT.pattern, r"\1\2")
     codes, known = encode(read, str if solved.as_package else normal_form)

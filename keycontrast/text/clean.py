@@ -106,9 +106,9 @@ _MARKUP: list[_Rule] = [
      _SPACE, 0),
     (re.compile(r"\[(?:\d{1,3}(?:[,\u2013-]\s?\d{1,3})*|(?:note|nb|ref) \d{1,3}|[a-z]|[a-z]+ needed|edit)\]",
                 re.IGNORECASE), _SPACE, 0),
-    # Formulas as Pandoc finds them, of which "$5 and $10" is none; a letter before a hyphen stays, as in "$k$-means".
+    # Formulas as Pandoc finds them, without "$5 and $10" and "cost ($), price ($)"; "$k$-means" keeps its letter.
     (re.compile(r"(?<![\w\\$])\$([A-Za-z]\w*)\$-(?=\w)"), lambda match: f"{match[1]}-", 0),
-    (re.compile(r"(?<![\w\\$])\$(?![\s$]|\d[\d.,]*[\s)])(?:[^$\\]|\\.){1,300}?(?<!\s)\$(?![\w$])"), _BREAK, 0),
+    (re.compile(r"(?<![\w\\$])\$(?![\s$)/,;]|\d[\d.,]*[\s)])(?:[^$\\]|\\.){1,300}?(?<!\s)\$(?![\w$])"), _BREAK, 0),
 ]
 _OF_LATEX: list[_Rule] = [
     (re.compile(r"\\begin\{(equation|align|gather|multline|eqnarray|displaymath|array|tabular|verbatim|tikzpicture)\*?\}"

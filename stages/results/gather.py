@@ -1,7 +1,7 @@
 """Read the artifacts of every model, run and comparison of the params into the model of results."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -65,14 +65,6 @@ def run_metrics(track: TrackResults, run: RunPaths) -> dict[str, Any]:
     if not {"run", "baselines", "counts", "settings"} <= set(metrics):
         raise InputError(f"{path}: not the metrics of a run. Make them again with `keycontrast run {stage}`.")
     return metrics
-
-
-def known_metrics(runs: Mapping[str, RunPaths], root: Path = Path()) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and metrics of those of ``runs`` that have been evaluated in the project at ``root``."""
-    for name, run in runs.items():
-        path = root / run.metrics
-        if path.exists():
-            yield name, json.loads(path.read_text(encoding="utf-8"))
 
 
 def first_predictions(track: TrackResults, run: RunPaths) -> pd.DataFrame:

@@ -83,7 +83,8 @@ _CLASS_NAMES = re.compile(
 
 def dataset_kind_of(name: str, layout: str, source: str = "") -> str | None:
     """Return the paper's name of a data set, by its name, layout and source (file or folder); None for any other."""
-    called = f"{name} {source}".lower()
+    # Not the whole path: any folder above may be called mr.
+    called = f"{name} {'/'.join(source.split('/')[-2:])}".lower()
     if layout in ("glue_qqp", "kaggle_qqp", "quora_qqp") or (layout == "pairs" and ("qqp" in called
                                                                                  or "quora" in called)):
         return "qqp"
@@ -92,10 +93,9 @@ def dataset_kind_of(name: str, layout: str, source: str = "") -> str | None:
     if layout in _CLASSIFIED:
         return _CLASSIFIED[layout]
     if layout in ("labelled", "all_terms", "text_gcn"):
-        # Not the whole path: any folder above may be called mr.
-        match = _CLASS_NAMES.search(name.lower()) or _CLASS_NAMES.search("/".join(source.lower().split("/")[-2:]))
+        match = _CLASS_NAMES.search(called)
         return None if match is None else str(match.lastgroup).removeprefix("x")
     if layout == "mscoco_captions" or (layout == "captions" and re.search(r"coco(?![a-z])", called)):
         return "mscoco"
-    is_roc = layout == "rocstories" or (layout == "stories" and re.search(r"(?<![a-z])roc", called))
-    return "rocstories" if is_roc else None
+    roc = layout == "stories" and re.search(r"(?<![a-z])roc(?:[-_ ]?stor|(?![a-z]))", called)
+    return "rocstories" if roc or layout == "rocstories" else None

@@ -182,7 +182,7 @@ def _block(block: Block, name: str, runs: Sequence[Run], examples: int) -> Block
 
 def _model(model: Model, track: TrackResults, place: int) -> ModelView:
     history = model.history
-    epochs, best = 0 if history is None else len(history), best_epoch(history)
+    epochs, best = 0 if history is None else int(history["epoch"].max()), best_epoch(history)
     column, _ = track.judged_by
     kept = [] if history is None or column not in history else history.loc[history["epoch"] == best, column].tolist()
     return ModelView(model.name, model.dataset, model.seed, settings_text(model.overrides) or "none",
