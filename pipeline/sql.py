@@ -226,7 +226,7 @@ def _names(sql: str, view: str) -> bool:
 
 
 def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
-    """Return a file as Arrow, small JSON files as a table; None of a broken file, unless the query asks for it."""
+    """Return a file as Arrow, JSON as a table; None of a broken file, unless the query asks for it."""
     try:
         if path.suffix == ".json":
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -234,9 +234,9 @@ def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
         if is_table(path):
             return dataset_of(path)
         size = min(max(path.stat().st_size, 1), 1 << 30)    # names and types of columns are those of the first block
-        lines = ds.JsonFileFormat(read_options=pj.ReadOptions(block_size=size))
-        cells = ds.CsvFileFormat(read_options=pv.ReadOptions(block_size=size))
-        return ds.dataset(path, format=lines if path.suffix == ".jsonl" else cells)
+        if path.suffix == ".jsonl":     # whose data set loses a column that begins in a last line without line end
+            return pj.read_json(path, read_options=pj.ReadOptions(block_size=size))
+        return ds.dataset(path, format=ds.CsvFileFormat(read_options=pv.ReadOptions(block_size=size)))
     except (InputError, pa.ArrowException, OSError, OverflowError, json.JSONDecodeError, UnicodeDecodeError,
             TypeError, RecursionError) as error:
         if asked and isinstance(error, InputError):

@@ -92,7 +92,7 @@ def test_data_sets_of_the_params_in_force_go_first(paths, tmp_path, monkeypatch)
     (tmp_path / "artifacts" / "data" / "fresh").mkdir()
     with pytest.raises(InputError, match="--stop-words goes with a file of texts and --out; leave it out"):
         asked("graph", "sleep", "--dataset", "small", "--stop-words", "words.txt")
-    with pytest.raises(InputError, match="make it with `keycontrast run graph@fresh`"):
+    with pytest.raises(InputError, match="`keycontrast run graph@fresh` makes it"):
         asked("graph", "--signed", "sleep", "--dataset", "fresh")
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")

@@ -61,6 +61,7 @@ def test_a_row_is_called_by_what_it_does_without_and_what_it_adds(settings, labe
     (("sample", "triples"), None), (("qqp", "triples"), None), (("douban", "dialogue"), "douban"),
     (("chat", "dialogue"), None), (("roc", "stories"), "rocstories"), (("tales", "stories", "tales.csv"), None),
     (("any", "rocstories"), "rocstories"), (("mine", "stories", "data/processed/mine.csv"), None),
+    (("mine", "pairs", "/quora/me/mine.csv"), None), (("rocky", "stories", "rocks/rocks.csv"), None),
     (("douban", "groupwise_dialogue"), "douban"), (("fruit", "captions", "coconut.csv"), None),
     (("any", "mscoco_captions"), "mscoco"), (("captions", "captions", "../COCO/val.parquet"), "mscoco"),
     (("captions", "captions", "data/sample/captions.jsonl"), None),

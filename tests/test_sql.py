@@ -140,6 +140,9 @@ def test_a_folder_is_queried_alone_and_one_file_is_the_view_artifact(project):
     assert rows("select run.bleu_1 from artifact", files=file) == [(0.5,)]
     with pytest.raises(InputError, match=r"histoy\.csv: no such file; did you mean 'history\.csv'\?"):
         asked("artifacts/models/hcl/13/histoy.csv", "--sql", "select 1")
+    for name, text in (("a.json", '[{"i": 1}, {"n": "x"}]'), ("a.jsonl", '{"i": 1}\n' * 200_000 + '{"n": "x"}')):
+        (project / name).write_text(text)  # with a column that begins late
+        assert rows("select count(n) from artifact", files=single_file(project / name)) == [(1,)]
     (project / "notes.txt").write_text("")
     with pytest.raises(InputError, match=r"notes\.txt: cannot query a file of kind \.txt; valid endings: \.csv"):
         asked("notes.txt", "--sql", "select 1")
