@@ -69,9 +69,9 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
     tables, read = [], cast(Any, params)
     for track in TRACKS.values():
         by_track: dict[str, list[dict[str, Any]]] = {}
-        for run in seeded_runs(params, track).values():
-            if run.name in runs and (file := root / run.metrics).exists():
-                by_track.setdefault(run.name, []).append(json.loads(file.read_text(encoding="utf-8")))
+        for paths in seeded_runs(params, track).values():
+            if paths.name in runs and (file := root / paths.metrics).exists():
+                by_track.setdefault(paths.name, []).append(json.loads(file.read_text(encoding="utf-8")))
         if not by_track:
             continue
         columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
