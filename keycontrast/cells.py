@@ -19,7 +19,6 @@ _CELL = 120
 _LIST = 12
 # With what a cell of CSV begins that a spreadsheet computes; blanks may be before it.
 _FORMULA = frozenset("=+-@＝＋－＠")
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 # JSON may contain these letters, and a terminal obeys them.
 _SILENT = re.compile("[\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -30,8 +29,8 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def no_formula(text: str) -> str:
-    """Return ``text`` with an apostrophe before it if a spreadsheet would take it for a formula; not numbers."""
-    return f"'{text}" if text.strip()[:1] in _FORMULA and not _NUMBER.fullmatch(text) else text
+    """Return ``text`` with an apostrophe before it if a spreadsheet would take it for a formula."""
+    return f"'{text}" if text.strip()[:1] in _FORMULA else text
 
 
 def json_value(value: Any) -> Any:

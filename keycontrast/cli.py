@@ -4,6 +4,7 @@ import csv
 import gc
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -337,7 +338,9 @@ def print_csv(ranked: Ranked, stream: TextIO) -> None:
 
 def _cell(value: Any) -> Any:
     value = json_text(value) if isinstance(value, dict | list) else value
-    return no_formula(printable(value)) if isinstance(value, str) else value
+    if not isinstance(value, str) or re.fullmatch(r"-\d+(\.\d+)?", value):  # ids such as -5 are joined by later
+        return value
+    return no_formula(printable(value))
 
 
 def print_json(ranked: Ranked, stream: TextIO) -> None:
