@@ -338,7 +338,7 @@ def print_csv(ranked: Ranked, stream: TextIO) -> None:
 
 def _cell(value: Any) -> Any:
     value = json_text(value) if isinstance(value, dict | list) else value
-    if not isinstance(value, str) or re.fullmatch(r"-\d+(\.\d+)?", value):  # ids such as -5 are joined by later
+    if not isinstance(value, str) or re.fullmatch(r"-\d+(\.\d+)?", value):  # no formula; ids stay as they are
         return value
     return no_formula(printable(value))
 

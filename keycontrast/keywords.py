@@ -168,8 +168,8 @@ class Keywords:
             ``if __name__ == "__main__":``.
         diversity: 0 takes the best phrases of a text; towards 1, those that differ from the ones before them (maximal
             marginal relevance, over the words of phrases, or by ``embedrank``'s encoder).
-        min_count: keep phrases of at least this many texts, each as a phrase and not within a longer one; texts are
-            those of :meth:`fit`, or else of :meth:`rank`.
+        min_count: keep phrases that at least this many texts have, those of :meth:`fit` or else of :meth:`rank`; as
+            part of a longer phrase they do not count.
         ngram_range: fewest and most words of a phrase; None is 1 to 5 where a text has such phrases, or any number
             with ``candidates``.
         stop_words: words that no phrase has, and phrases that are never given; compared as keywords are.

@@ -102,8 +102,10 @@ def main() -> None:
         for name in track.runs(params):
             for seed in params.run_seeds(name):
                 run, model = RunPaths(name, seed), ModelPaths(params.run_model(name), seed)
-                if run.metrics.exists() and model.metrics.exists() and read_metadata(model.items)["params_hash"] == (
-                        stage_hash(params.plain(), track.trained_by, model.name, seed)):
+                if not (run.metrics.exists() and model.metrics.exists()):
+                    continue
+                trained_with = read_metadata(model.items)["params_hash"]
+                if trained_with == stage_hash(params.plain(), track.trained_by, model.name, seed):
                     items.append(items_of(params, run, model).assign(row=name, seed=seed))
                     values.append(pd.DataFrame(values_of(run, model)).assign(row=name, seed=seed, commit=commit))
     if not items:

@@ -181,8 +181,8 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
                     f"{shown.text(difference.high, sign='+')})")
             chance, seen = f"{difference.p_value:.3f}", shown.text(difference.detectable)
             sign = difference.sign(LEVEL) * shown.direction
-            verdict = {1: f"better than {base}", 0: "no difference seen", -1: f"worse than {base}"}[sign] if (
-                shown.direction) else "–"
+            verdict = {1: f"better than {base}", 0: "no difference seen", -1: f"worse than {base}"}[sign]
+            verdict = verdict if shown.direction else "–"
         if row != base and (difference.seeds if difference else 0) < VERDICT:
             verdict = "too few seeds for a verdict"
         if not same_items:
