@@ -248,7 +248,7 @@ def random_graph(nodes: int, degree: int, width: int) -> KeywordGraph:
 class Pgkpr(Subject):
     """PGKPR: 17 words on either side, greedy decoding of 16 words."""
 
-    training = {"optimiser": "adam", "betas": (0.9, 0.98), "eps": 1e-9, "schedule": "constant", "bucket": True}
+    training = {"betas": (0.9, 0.98), "eps": 1e-9, "schedule": "constant", "bucket": True}
     _longest, _outputs, _tags = 17, 16, 45
 
     def model(self, dropout: bool = True) -> Rewriter:

@@ -388,9 +388,9 @@ def trained(request, tmp_path):
 
 def test_an_auto_class_loads_it_and_it_writes_the_same(trained, tmp_path):
     name, case, folder = trained
-    said = export_library_model(folder, tmp_path / "out", "out")
+    said = export_library_model(folder, tmp_path / "out")
     auto = AutoModelForCausalLM if name in ("dialogpt", "simctg") else AutoModelForSeq2SeqLM
-    assert f'{auto.__name__}.from_pretrained("out")' in said and "It reads 12 tokens" in said
+    assert "It reads 12 tokens" in said
     found, told = auto.from_pretrained(tmp_path / "out", output_loading_info=True)
     assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert found.config.architectures == [type(found).__name__] and not hasattr(found.config, "margin")

@@ -87,7 +87,7 @@ def test_mcnemar_by_hand(b, c):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_classifiers(compare={"resamples": 50})
+    write_classifiers(compare={"resamples": 100})
     return tmp_path
 
 

@@ -139,20 +139,20 @@ def test_measures_against_a_loop():
 
 
 def test_what_a_swap_does_is_measured_beside_what_is_there_without_it():
-    outputs = {"textrank": ["how to lose fat", "who is he", "a cat"],
+    outputs = {"own": ["how to lose fat", "who is he", "a cat"],
                "random": ["how to lose fat", "who runs", "a dog"]}
-    words = {"textrank": ["fat", "he", None], "random": ["fat", "runner", "dog"]}
+    words = {"own": ["fat", "he", None], "random": ["fat", "runner", "dog"]}
     table = pd.DataFrame([
         {"example_id": number, "choice": choice, "keyword": words[choice][number], "prediction": text,
-         "same_as_textrank": text == outputs["textrank"][number], "shows_keyword": shown}
+         "same_as_own": text == outputs["own"][number], "shows_keyword": shown}
         for choice, texts in outputs.items() for number, (text, shown) in enumerate(zip(
-            texts, {"textrank": [True, True, None], "random": [True, False, True]}[choice], strict=True))])
+            texts, {"own": [True, True, None], "random": [True, False, True]}[choice], strict=True))])
     found = swap_measures(table)
     assert found["random"]["share_changed"] == pytest.approx(2 / 3)
     assert found["random"]["edit_distance"] == pytest.approx((0 + 2 / 3 + 1 / 2) / 3)
     assert found["random"]["share_shows_keyword"] == pytest.approx(2 / 3)
     assert found["random"]["share_shows_unasked"] == pytest.approx(1 / 3)  # "fat" was there without being asked for
-    assert found["textrank"]["share_changed"] == 0.0 and found["textrank"]["intervals"]["share_changed"] == [0.0, 0.0]
+    assert found["own"]["share_changed"] == 0.0 and found["own"]["intervals"]["share_changed"] == [0.0, 0.0]
     assert found["given"] == {"items": 0, **{name: None for name in (
         "share_changed", "edit_distance", "share_shows_keyword", "share_shows_unasked")}, "intervals": {name: None for
         name in ("share_changed", "edit_distance", "share_shows_keyword", "share_shows_unasked")}}
@@ -182,11 +182,11 @@ def test_every_choice_has_its_keyword(paraphraser, items):
     words, model = tiny_items.NODES, paraphraser.model
     sample = items.tail(4)
     choices = keyword_choices(sample, items[items["split"] == "train"], words, model.graph, 1)
-    assert choices["textrank"].tolist() == sample["keyword"].tolist()
-    assert all(other in words and other != own for own, other in zip(choices["textrank"], choices["random"],
+    assert choices["own"].tolist() == sample["keyword"].tolist()
+    assert all(other in words and other != own for own, other in zip(choices["own"], choices["random"],
                                                                      strict=True))
     # On the ring each node has one negative neighbour; the stranger falls back on its own negative, if it is a node.
-    for own, given, negative in zip(choices["textrank"], choices["given"], sample["negative_keyword"], strict=True):
+    for own, given, negative in zip(choices["own"], choices["given"], sample["negative_keyword"], strict=True):
         expected = words[(words.index(own) + 2) % len(words)] if own in words else negative
         assert given == expected
 
@@ -210,7 +210,7 @@ def test_ablations_lack_what_they_lack_and_say_so(encoder, items, tmp_path, grou
         assert "remark" not in made.metrics["keyword_swap"]
     else:
         assert "a swap changes nothing" in made.metrics["keyword_swap"]["remark"]
-        assert swap["choice"].tolist() == ["textrank"] * 2
+        assert swap["choice"].tolist() == ["own"] * 2
         assert swap["keyword"].isna().all()
 
 
@@ -227,4 +227,4 @@ def test_everything_is_written(probed, tmp_path, monkeypatch):
     assert metrics["settings"] == {"model": "hcl", "split": "test"}
     for measures in (metrics["keyword_swap"]["random"], metrics["keyword_swap"]["given"]):
         assert 0 <= measures["share_changed"] <= 1
-    assert metrics["keyword_swap"]["textrank"]["share_changed"] == 0.0
+    assert metrics["keyword_swap"]["own"]["share_changed"] == 0.0

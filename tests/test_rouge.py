@@ -87,9 +87,10 @@ def test_py_rouge_reads_665_characters():
     assert (cut, whole) == (pytest.approx(300 / 333), pytest.approx(300 / 700))
 
 
-def test_chinese_characters_are_words():
-    for convention in ("rouge_score", "py_rouge"):
-        assert rouge(["我喜欢茶"], [["我爱喝茶"]], convention)[0, 0] == pytest.approx(0.5)
+@pytest.mark.parametrize("convention", ("rouge_score", "py_rouge"))
+def test_other_scripts_have_words(convention):
+    texts, references = ["我喜欢茶", "Привет, мир", "안녕 세계"], [["我爱喝茶"], ["Мир, привет"], ["세계"]]
+    assert rouge(texts, references, convention)[:, 0] == pytest.approx([0.5, 1, 2 / 3])
 
 
 @pytest.mark.parametrize("convention", ("rouge_score", "py_rouge"))

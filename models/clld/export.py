@@ -28,7 +28,7 @@ def sequence_classifier(model: ClldModel) -> PreTrainedModel:
     config = model.config
     shared = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": "single_label_classification"}
     if config.architecture == "textcnn":
-        raise ValueError("no class of transformers holds a TextCNN")
+        raise ValueError("transformers has no class for a TextCNN")
     if config.pool == "mean":
         own = MeanPooledForSequenceClassification(MeanPooledConfig(config.encoder, DROPOUT, **shared))
         own.encoder.load_state_dict(model.encoder.state_dict())

@@ -61,7 +61,7 @@ def drawing(width: float, height: float) -> Iterator[Figure]:
 
 def file_name(*parts: str) -> str:
     """Return a file stem or id from names: ``file_name("history", "hcl", "loss") == "history--hcl--loss"``."""
-    return "--".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part) for part in parts)
+    return "--".join(re.sub(r"[^A-Za-z0-9._-]+", ".", part) for part in parts)
 
 
 def finished(figure: Figure, name: str, title: str, description: str, notes: Mapping[str, str] | None = None) -> Plot:

@@ -49,7 +49,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Family:
-    """Metrics that stand together under a heading."""
+    """Metrics under one heading."""
 
     label: str
     columns: tuple[Metric, ...]
@@ -86,7 +86,7 @@ _ALL = [
         " against cut references with [unk] for rare words")), "R"),
     *_orders("corpus_bleu", "corpus", "Corpus BLEU with even weights on n-grams of length 1 to {n}, unsmoothed; 0 to "
              "1."),
-    Metric("source_bleu", "source BLEU-4", "rewriting", "Corpus BLEU-4 against the own sources; 1 for copies.", -1,
+    Metric("source_bleu", "source BLEU-4", "rewriting", "Corpus BLEU-4 against the sources; 1 for copies.", -1,
            short="src-B"),
     Metric("source_bleu_4", "smoothed", "rewriting", "Mean over items of cumulative sentence BLEU-4 against the "
            "source, smoothing method 7.", -1, full="source BLEU-4, smoothed", detail=True),

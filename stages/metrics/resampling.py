@@ -156,7 +156,7 @@ def over_seeds(first: Members, second: Members, level: float, seed: int) -> Over
         below = sum(part**2 / (size - 1) for part, size in zip(parts, counts, strict=True))
         error, freedom = sqrt(sum(parts)), sum(parts)**2 / below if below else float(sum(counts) - 2)   # Welch
     low, high = interval(spread, level)
-    p_value = 2 * stdtr(freedom, -abs(mean) / error) if error else float(mean == 0)
+    p_value = 2 * stdtr(freedom, -abs(mean) / error) if error else float(abs(mean) <= _TIE)
     detectable = (stdtrit(freedom, 1 - (1 - level) / 2) + stdtrit(freedom, POWER)) * spread.std(ddof=1)
     return OverSeeds(count, mean, low, high, float(p_value), float(detectable))
 

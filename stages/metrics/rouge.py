@@ -22,7 +22,8 @@ from stages.metrics.tokens import CHINESE, Text, joined, stem
 
 MEASURES = ("rouge_1", "rouge_2", "rouge_l")
 BYTE_LIMIT = 665    # of py-rouge, which counts characters
-_WORD = re.compile(f"[a-z0-9]+|[{CHINESE}]")
+# As in rouge_score for Latin letters; Chinese characters, and words of other scripts, are words too.
+_WORD = re.compile(f"[a-z0-9]+|[{CHINESE}]|[^\\W\\d_a-z\u00aa-\u024f\u1e00-\u1eff{CHINESE}]+")
 _STEMMED_FROM = 4   # letters
 # The rules of the Penn Treebank, by which py-rouge cuts words, that apply without punctuation.
 _TREEBANK = {"gimme": ("gim", "me"), "gonna": ("gon", "na"), "gotta": ("got", "ta"), "lemme": ("lem", "me"),
@@ -50,7 +51,7 @@ def _best_of_references(text: str, references: list[str]) -> np.ndarray:
 
 
 class _StemmedWords:
-    """The tokenizer of rouge_score, with Chinese characters as words, and each word stemmed only once."""
+    """The tokenizer of rouge_score, with words of other scripts, and each word stemmed only once."""
 
     def tokenize(self, text: str) -> list[str]:
         return [_stem(word, "NLTK_EXTENSIONS") for word in _WORD.findall(text.lower())]

@@ -61,7 +61,7 @@ def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVecto
         per_item |= {"bertscore_precision": bertscores.precision, "bertscore_recall": bertscores.recall,
                      "bertscore": bertscores.f1}
     per_item["mean_length"] = counts.lengths.astype(np.float64)
-    statistics = {name: mean_statistic(values) for name, values in per_item.items()}
+    statistics = {name: mean_statistic(values) for name, values in per_item.items() if not np.isnan(values).all()}
     statistics |= _corpus(counts, copied, range(1, ORDERS + 1))
     statistics |= {key: statistic(outputs, items.references) for key, statistic in standing_alone().items()}
     values = {name: statistic.value() for name, statistic in statistics.items()}

@@ -29,6 +29,7 @@ from stages.metrics.resampling import (
 from stages.results.track import TrackResults
 from stages.tracks.common.schemas import STRATA
 
+_STRATUM = 10   # items that a stratum needs to be compared
 PAIRED = TableSchema(
     "paired", "Paired tests between the runs of a data set on the same items.",
     ("dataset", "metric", "first", "second"), (
@@ -44,7 +45,7 @@ PAIRED = TableSchema(
         ("high", pa.float64(), "upper end"),
         ("p_value", pa.float64(), "two-sided, of the paired bootstrap"),
         ("seeds", pa.int64(), "seeds that both were trained under, or the smaller number of seeds where they share "
-                              "none; 1 where a trained one has no more, or both are baselines"),
+                              "fewer than two; 1 where a trained one has no more, or both are baselines"),
         ("low_seeds", pa.float64(), "lower end of the interval over items and seeds; this and what follows is null "
                                     "where seeds is 1"),
         ("high_seeds", pa.float64(), "upper end"),
@@ -160,12 +161,12 @@ def systems_of(runs: Sequence[EvaluatedRun]) -> list[ComparedSystem]:
 
 
 def strata_of(runs: Sequence[EvaluatedRun]) -> dict[str, np.ndarray]:
-    """Return for each stratum with items a mask (n,) of the items of comparable runs, sorted by example."""
+    """Return for each stratum with enough items a mask (n,) of the items of comparable runs, sorted by example."""
     if not runs[0].track.by_stratum:
         return {}
     rows = runs[0].scored("run")
     masks = {name: stratum.holds(rows) for name, stratum in STRATA.items()}
-    return {name: mask for name, mask in masks.items() if mask.any()}
+    return {name: mask for name, mask in masks.items() if mask.sum() >= _STRATUM}
 
 
 def within(systems: Sequence[ComparedSystem], mask: np.ndarray) -> list[ComparedSystem]:

@@ -8,7 +8,7 @@ from stages.common.params import Block
 class Compare(Block):
     """Paired tests between the runs of a data set."""
 
-    resamples: int = Field(1000, ge=1, description="paired bootstrap")
+    resamples: int = Field(1000, ge=100, description="paired bootstrap")
 
 
 class Report(Block):

@@ -13,9 +13,19 @@ from stages.tracks.common.track import Track
 if TYPE_CHECKING:
     from stages.params import Params as Validated
 
+
+def _source(params: "Params | Validated", name: str) -> str | None:
+    """Return the encoder or the pretrained baseline that model ``name`` of HCL starts from, if it has a name."""
+    model: Any = params.model(name)
+    if model.architecture in ("hcl", "seq2seq_du"):
+        return params.encoder.source
+    source: str | None = getattr(getattr(model, model.architecture), "source", None)
+    return None if source == "path" else source
+
+
 # Keyword-guided rewriting.
 HCL = Track(
-    "hcl", "HCL", source=lambda params, name: params.encoder.source,
+    "hcl", "HCL", source=_source,
     schemas={"predictions": schemas.PREDICTIONS, "scores": schemas.SCORES},
     unread={"n": "draw further outputs instead, with --samples"})
 # Paraphrasing with the reconstruction of keywords and parts of speech.

@@ -56,7 +56,7 @@ def result_tables(block: Block) -> list[ResultTable]:
     layouts = (*block.track.layouts, TableLayout("Further metrics", "", (Family("", rest),)))
     tables = [_result_table(layout, block) for table in layouts if (layout := _measured(table, block.measured))]
     tables.sort(key=lambda table: block.lead not in [column.key for column in table.layout.columns])
-    headlines = Family("", tuple(map(metric, block.track.by_stratum)))
+    headlines = Family("", tuple(replace(column, label=column.name) for column in map(metric, block.track.by_stratum)))
     for name, part in block.strata.items():
         note = f"Only the {part.counts['examples']:,} items for which: {STRATA[name].meaning}."
         strata = _measured(TableLayout(f"Stratum: {STRATA[name].title}", note, (headlines,)), part.measured)

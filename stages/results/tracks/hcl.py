@@ -20,8 +20,8 @@ _QUESTIONS = (
              "weights.", r"loss|reconstruction|kl|{contrasts}"),
     Question("Is the latent variable used?", "Signs of posterior collapse are a KL near zero, few active units, and a "
              "reconstruction that is as good with z from the prior, with its mean, or with z = 0, as with z from the "
-             "posterior. A KL train far below the KL means that the prior has information in training that it lacks "
-             "here.", r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*"),
+             "posterior. A training KL far below that of validation means that the prior knows more of training "
+             "items.", r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*"),
     Question("Does the keyword affect the outputs?", "The change of the distribution of each next token under another "
              "item's keyword, as total variation.", r"swap_.*"),
     Question("Are the contrasts still effective?", "For each contrast: masked, the share of items without it; of the "
@@ -37,11 +37,11 @@ _TABLES = (
         (family("corpus_bleu"), family("sacrebleu"), family("rewriting"))),
     replace(CUMULATIVE, note="The same smoothing as in the first table, with even weights on orders 1 to n."),
     TableLayout(
-        "ROUGE and BERTScore", "ROUGE is F1. Raw BERTScore of unrelated texts is far above 0: look at it rescaled.",
+        "ROUGE and BERTScore", "ROUGE is F1. Compare BERTScore with that of shuffled references.",
         (family("rouge"), family("py_rouge"), family("bertscore"))),
     VARIETY,
     TableLayout(
-        "Likelihood of the target", "Within one vocabulary alone: comparable between rows that cut texts alike.",
+        "Likelihood of the target", "Comparable only between rows with the same word pieces.",
         (family("likelihood"),)),
 )
 _FULL = "hcl"

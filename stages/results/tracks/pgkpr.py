@@ -34,7 +34,7 @@ _TABLES = (
     replace(AS_HCL, brief=False),
     CUMULATIVE,
     TableLayout(
-        "BERTScore and others", "Raw BERTScore of unrelated texts is far above 0: look at it rescaled.",
+        "BERTScore and others", "Compare BERTScore with that of shuffled references.",
         (family("bertscore"), family("sacrebleu"), family("released_batch_bleu"))),
     VARIETY,
 )

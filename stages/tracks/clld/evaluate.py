@@ -54,8 +54,9 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, baselines: Mapping[str, 
     values = {name: {metric: statistic.value() for metric, statistic in measured.items()}
               for name, measured in statistics.items()}
     seed = derived_seed(resampling.seed, STAGE, "resamples")
-    ends = {name: intervals(metrics, resampling.resamples, resampling.level, seed)
-            for name, metrics in statistics.items()}
+    # No interval of the calibration error: it is a sum of absolute values, which are larger on resamples.
+    ends = {name: intervals({key: metrics[key] for key in metrics if key != "ece"}, resampling.resamples,
+                            resampling.level, seed) for name, metrics in statistics.items()}
     counts = clld.counted(labels, systems["run"][0], n_classes)
     tables = {"class_predictions": items[["example_id", "text_id", "text", "label"]].assign(
                   **scores["run"][["predicted", "probability"]], probabilities=list(probabilities)),

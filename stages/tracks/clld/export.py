@@ -140,7 +140,7 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
                          f"trained one, so nothing was written. With pool: cls this happens to an encoder whose states "
                          f"are far above 27; train it with train_clld.pool: mean.")
     classes = trained.on.classes
-    # no class of the library is a mean over tokens: the folder brings one, which runs for those who say so
+    # transformers has no classifier with a mean over tokens: the folder contains one
     trusting = ", trust_remote_code=True" if trained.model.config.pool == "mean" else ""
     (folder / "README.md").write_text(classifier_card(
         paths.name, trained.on, trained.model.config, json.loads(paths.metrics.read_text(encoding="utf-8")),

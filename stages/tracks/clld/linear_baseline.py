@@ -22,7 +22,7 @@ from stages.run.process import StageProcess, run_stage
 from stages.tracks.clld.tables import LINEAR_BASELINE, class_numbers, classes_of, read_labelled_texts
 
 STAGE = "linear_baseline"
-# Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.clld).
+# Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.textcnn).
 WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse regularisation C; of equals the smallest is taken
 _ITERATIONS = 1000  # of the solver (L-BFGS)

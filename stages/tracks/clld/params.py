@@ -79,7 +79,7 @@ class EvaluateClld(Block):
 
 
 class LinearBaseline(Block):
-    """Logistic regression on TF-IDF, which knows nothing but words: the baseline of the CLLD track."""
+    """Logistic regression on TF-IDF, the baseline of the CLLD track."""
 
     datasets: Datasets = Field([], description="of labelled texts; those that models.clld names")
-    min_count: int = Field(2, ge=1, description="training texts that hold a feature")
+    min_count: int = Field(2, ge=1, description="training texts that a word needs")

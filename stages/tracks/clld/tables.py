@@ -47,11 +47,10 @@ CONFUSION = TableSchema("confusion", "Confusions of a run on the evaluated texts
 LABEL_DISTANCE = TableSchema(
     "label_distance", "The label distance matrix of a classifier over its training; every ordered pair of classes.",
     ("evaluation", "class", "other"), (
-        ("evaluation", pa.int64(), "evaluation that moved the matrix, 1-based; 0 for the matrix of the beginning"),
-        ("epoch", pa.int64(), "epoch of that, 1-based; 0 for the beginning"),
+        ("evaluation", pa.int64(), "evaluation that updated the matrix, 1-based; 0 for the first matrix"),
+        ("epoch", pa.int64(), "epoch of that, 1-based; 0 for the first matrix"),
         ("step", pa.int64(), "optimiser steps before"),
-        ("strength", pa.float64(), "e, how far the matrix went towards what the confusions ask for; null for the "
-                                   "beginning"),
+        ("strength", pa.float64(), "e, the weight of the new matrix in the update; null for the first matrix"),
         ("class", pa.string(), "class of the row"),
         ("other", pa.string(), "class of the column"),
         ("distance", pa.float64(), "d"),
@@ -60,13 +59,13 @@ LABEL_DISTANCE = TableSchema(
 CONFUSING_PAIRS = TableSchema(
     "confusing_pairs", "Pairs of classes that a finished classifier confuses on the validation split, the most "
                        "confused first.", ("rank",), (
-        ("rank", pa.int64(), "1 for the most confused; equal counts stand in the order of classes"),
+        ("rank", pa.int64(), "1 for the most confused; ties in the order of classes"),
         ("class", pa.string(), "class"),
-        ("other", pa.string(), "another class, behind it in the order of names"),
+        ("other", pa.string(), "another class, after it by name"),
         ("as_other", pa.int64(), "texts of the first that were taken for the other"),
         ("as_class", pa.int64(), "texts of the other that were taken for the first"),
         ("confused", pa.int64(), "both together"),
-        ("chosen", pa.bool_(), "the pair is one of those that a static matrix takes"),
+        ("chosen", pa.bool_(), "a static matrix uses this pair"),
     ))
 
 LINEAR_BASELINE = TableSchema(
@@ -98,8 +97,8 @@ CLASS_SCORES = TableSchema(
         ("system", pa.string(), "run, or a baseline: majority, linear"),
         ("example_id", pa.int64(), "evaluated example"),
         ("label", pa.string(), "class"),
-        ("predicted", pa.string(), "class that the system says"),
-        ("correct", pa.bool_(), "these are equal"),
+        ("predicted", pa.string(), "predicted class"),
+        ("correct", pa.bool_(), "the prediction is right"),
         ("probability", pa.float64(), "of the predicted class; null for majority, which has none"),
         ("nll", pa.float64(), "-log of the probability of the right class (nats); null likewise"),
         ("brier", pa.float64(), "squared distance of the probabilities from the right class; null likewise"),

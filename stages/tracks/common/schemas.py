@@ -49,7 +49,7 @@ LIKELIHOODS = TableSchema(
     "likelihoods", "How likely a run finds the target of each evaluated example.", ("example_id",), (
         ("example_id", pa.int64(), "evaluated example"),
         ("nll", pa.float64(), "-log p of the target given the input (nats), as far as it is read and with its end "
-                              "token; a latent variable stands at the mean of its prior, as texts are decoded"),
+                              "token; z is the mean of the prior, as in decoding"),
         ("tokens", pa.int32(), "word pieces of the target that count, the end token among them"),
     ))
 
@@ -113,14 +113,14 @@ LATENT = TableSchema(
 KEYWORD_SWAP = TableSchema(
     "keyword_swap", "The same input rewritten under other keywords (HCL Table 4).", ("example_id", "choice"), (
         ("example_id", pa.int64(), "example of table examples"),
-        ("choice", pa.string(), "textrank, random or given"),
+        ("choice", pa.string(), "own (the keyword of the input), random or given"),
         ("keyword", pa.string(), "keyword that conditioned the prior"),
         ("keyword_known", pa.bool_(), "it is a node of the training graph"),
         ("source", pa.string(), "input text"),
         ("prediction", pa.string(), "generated text"),
         ("reference", pa.string(), "target text"),
         ("shows_keyword", pa.bool_(), "the keyword occurs in the output, by word stems"),
-        ("same_as_textrank", pa.bool_(), "the output is the one under the input's own keyword"),
+        ("same_as_own", pa.bool_(), "the output is the one under the input's own keyword"),
     ))
 
 # The trivial baselines, and their descriptions for readers.

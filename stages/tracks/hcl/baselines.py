@@ -62,7 +62,7 @@ def start_of(values: Mapping[str, Any], items: pd.DataFrame, encoder_source: str
         tokenizer = AutoTokenizer.from_pretrained(encoder.location)
         marks = marks_of(tokenizer) if architecture in _FAMILIES else Marks.of(tokenizer)
         start = Start(tokenizer, marks, {"tokenizer": encoder.description})
-    if architecture in ("t5", "t5_claps"):  # told its task before x; the decoder reads first what the model says
+    if architecture in ("t5", "t5_claps"):  # a prefix names the task; the model names the decoder's first token
         before = start.tokenizer(_TASKS.get(structure, "paraphrase: "), add_special_tokens=False)["input_ids"]
         first = None if start.location is None else AutoConfig.from_pretrained(start.location).decoder_start_token_id
         return replace(start, marks=replace(start.marks, before=before,

@@ -55,7 +55,7 @@ def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, floa
     if not any(keyword is not None and keyword != own for keyword, own in zip(given, targets.keywords, strict=True)):
         return {}
     kept = [shown for shown in keyword_retention(scored["prediction"].tolist(), given) if shown is not None]
-    return {"prior_keyword_kept": sum(kept) / len(kept)}
+    return {"prior_keyword_kept": sum(kept) / len(kept)} if kept else {}
 
 
 def _scored(_params: Params, given: frame.Evaluated, _model: ModelPaths, paths: RunPaths) -> frame.Evaluation:

@@ -19,7 +19,7 @@ from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import write_json
-from stages.tracks.common.training import REMEDY, Start
+from stages.tracks.common.training import REMEDY, Start, model_card
 from stages.tracks.hcl.data import PieceOrigin, load_lookup
 
 _CAUSAL, _TWO = ("AutoModelForCausalLM", AutoModelForCausalLM), ("AutoModelForSeq2SeqLM", AutoModelForSeq2SeqLM)
@@ -31,18 +31,23 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
     """Write a start or a model of transformers, and return its description."""
     architecture = params.model(paths.name).architecture
     if architecture in AUTO:
-        return f"{paths.name} as {export_library_model(paths.weights, folder, called)}"
-    if architecture != "hcl":
+        about = f"{paths.name} as {export_library_model(paths.weights, folder)}"
+        use = f"{AUTO[architecture][0]}.from_pretrained(FOLDER)"
+    elif architecture != "hcl":
         raise InputError(f"--model: {paths.name} is of architecture {architecture}; only those of architecture hcl can "
                          f"be a start, and {', '.join(AUTO)} are models of transformers. {paths.weights} can be loaded "
                          f"as it is.")
-    write_start(paths.weights, folder)
-    size = sum(file.stat().st_size for file in folder.iterdir())
-    return (f"what {paths.name} has trained beside its encoder, {size / 1e6:.1f} MB in half precision\n"
-            f"Rows begin with it by models.hcl.NAME.init: {called}")
+    else:
+        write_start(paths.weights, folder)
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        about = f"the weights of {paths.name} without its encoder, {size / 1e6:.1f} MB in half precision"
+        use = "models.hcl.NAME.init: FOLDER"
+    (folder / "README.md").write_text(
+        model_card(f"HCL model {paths.name}", "text-generation", f"{about}.", [], f"`{use}`"), encoding="utf-8")
+    return f"{about}\nUse it with {use.replace('FOLDER', str(called))}"
 
 
-def export_library_model(weights: Path, folder: Path, called: Path) -> str:
+def export_library_model(weights: Path, folder: Path) -> str:
     """Write a model with its tokenizer in the layout of transformers, and return its description."""
     on = PieceOrigin.load(weights)
     name, auto = AUTO[on.architecture]
@@ -59,8 +64,7 @@ def export_library_model(weights: Path, folder: Path, called: Path) -> str:
     before, after, end = (tokenizer.decode(ids) for ids in (on.marks["before"], on.marks["after"], [on.marks["end"]]))
     return (f"{type(model).__name__}, every weight as in the trained model\n"
             f"It reads {on.max_source} tokens of a text, {before!r} before it and {after!r} after it, and ends with "
-            f"{end!r}:\n"
-            f'  {name}.from_pretrained("{called}")')
+            f"{end!r}")
 
 
 def write_start(weights: Path, folder: Path) -> None:

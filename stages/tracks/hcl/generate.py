@@ -280,7 +280,7 @@ class NewTexts:
 def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,
                track: Progress) -> tuple[list[Table], list[str]]:
     decode, rewriter = params.decoding(name).plain(), load_rewriter(paths.weights, device)
-    warning = unseen_warning(decode["keyword"], rewriter.keywords)
+    warning = unseen_warning(decode["keyword"], rewriter.keywords) if rewriter.uses_keyword else None
     return (run(read_frame(paths.items, ITEMS), rewriter, decode, params.seed, track),
             [] if warning is None else [warning])
 

@@ -9,7 +9,7 @@ from models.hcl.settings import HclSettings
 from stages.common.params import Block, Presets, Switches
 from stages.tracks.common.params import Sizes, block_of
 
-# The text to the letter, with only clear misprints corrected: the Mahalanobis distance keeps its inverse (docs/hcl.md).
+# The paper read literally, with only clear misprints corrected: the Mahalanobis distance keeps its inverse (hcl.md).
 # The text leaves W_i of the impostor undefined; `linear` makes it a matrix, as its capital letter suggests. Switches
 # that the text does not decide keep their defaults, and those of ablations may be set beside the preset.
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
@@ -28,8 +28,8 @@ class _Row(Switches):
     architecture: str = Field(
         "hcl", description="hcl, and its ablations by the switches below; others: a baseline of word pieces on the "
                            "same items, which reads the block of its own name and `training` alone")
-    preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
-                                                              "misprints corrected")
+    preset: Literal["paper"] | None = Field(None, description="paper: every switch as printed, only clear misprints "
+                                                              "corrected")
 
 
 # HCL with its ablations.
@@ -157,7 +157,7 @@ class GenerateHcl(Block):
     top_k: int = Field(5, ge=1, description="contrastive search: candidates per step")
     alpha: float = Field(0.6, ge=0, le=1, description="contrastive search: weight of the penalty on similarity")
     samples: int = Field(0, ge=0, description="further outputs per item, with z drawn from the prior, not its mean")
-    keyword: str = Field("own", pattern="^(own|random|given:.+)$",
+    keyword: str = Field("own", pattern=r"^(own|random|given:.*\S.*)$",
                          description="own: the input's; random: another node's; given:KEYWORD for every item (Table 4)")
     batch_size: int = Field(32, ge=1)
 

@@ -33,7 +33,7 @@ from stages.tracks.hcl.latent_space import KINDS, mean_interval
 from stages.tracks.hcl.params import GenerateHcl
 
 STAGE = "probe_hcl"
-CHOICES = ("textrank", "random", "given")
+CHOICES = ("own", "random", "given")
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def keyword_choices(sample: pd.DataFrame, training: pd.DataFrame, keywords: Sequ
     negatives = frequent_negatives(own, training, keywords, graph)
     chosen = [negatives.get(word) or (negative if negative in nodes and negative != word else None)
               for word, negative in zip(own, sample["negative_keyword"].tolist(), strict=True)]
-    return pd.DataFrame({"textrank": own, "random": others, "given": chosen}, dtype=object)
+    return pd.DataFrame({"own": own, "random": others, "given": chosen}, dtype=object)
 
 
 def frequent_negatives(wanted: Sequence[str], training: pd.DataFrame, keywords: Sequence[str],
@@ -153,7 +153,7 @@ def frequent_negatives(wanted: Sequence[str], training: pd.DataFrame, keywords: 
 
 def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFrame, decode: Mapping[str, Any],
             seed: int) -> pd.DataFrame:
-    """Return rows of table ``keyword_swap``; a model without keyword has one output per item, choice ``textrank``."""
+    """Return rows of table ``keyword_swap``; a model without keyword has one output per item, choice ``own``."""
     uses = paraphraser.uses_keyword
     frames = []
     for choice in CHOICES if uses else CHOICES[:1]:
@@ -167,8 +167,8 @@ def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFram
     table = pd.concat(frames, ignore_index=True)
     if not uses:
         table["keyword"] = None
-    own = table[table["choice"] == "textrank"].set_index("example_id")["prediction"]
-    table["same_as_textrank"] = table["prediction"].to_numpy() == own.loc[table["example_id"]].to_numpy()
+    own = table[table["choice"] == "own"].set_index("example_id")["prediction"]
+    table["same_as_own"] = table["prediction"].to_numpy() == own.loc[table["example_id"]].to_numpy()
     table["shows_keyword"] = keyword_retention(table["prediction"].tolist(), _words(table))
     return table.sort_values(["example_id", "choice"], ignore_index=True)
 
@@ -179,12 +179,12 @@ def swap_measures(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     Outputs are compared with those under the input's own keyword; ``share_shows_unasked`` is the share of the latter
     that show the other keyword.
     """
-    own = table[table["choice"] == "textrank"].set_index("example_id")["prediction"]
+    own = table[table["choice"] == "own"].set_index("example_id")["prediction"]
     measures: dict[str, dict[str, Any]] = {}
     for choice in CHOICES:
         rows = table[table["choice"] == choice]
         before, keywords = own.loc[rows["example_id"]].tolist(), _words(rows)
-        values = {"share_changed": (~rows["same_as_textrank"].astype(bool)).to_numpy(),
+        values = {"share_changed": (~rows["same_as_own"].astype(bool)).to_numpy(),
                   "edit_distance": np.array(list(map(edit_distance, before, rows["prediction"]))),
                   "share_shows_keyword": rows["shows_keyword"].dropna().to_numpy(dtype=bool),
                   "share_shows_unasked": pd.Series(keyword_retention(before, keywords),

@@ -39,7 +39,7 @@ from stages.tracks.hcl.item_views import GraphTables, ItemViews, leaks, views_of
 
 _GRAPH = (EDGES, NODE_VECTORS, CLUSTERS, TEXT_VECTORS)
 _OF_PLAN = ("view", "unseen_vectors")  # of a training batch: what its plan alone reads
-_SEEN = 256  # training items whose KL is held against that of validation items
+_SEEN = 256  # training items whose KL is compared with that of validation items
 _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
 
@@ -286,9 +286,9 @@ def training_card(name: str, trained: TrainedHcl, metrics: Mapping[str, Any], on
     known = ", ".join(f"{share:.1%} of {split}" for split, share in metrics["keywords"].items())
     return common.model_card(
         f"HCL model {name}", "text-generation",
-        f"Rewrites a sentence under the guidance of its keyword (Keywords and Instances, ACL 2022). Trained by "
-        f"Keycontrast on the\ndata set `{on.dataset}`: {counts.get('train', 0)} triples, {counts.get('validation', 0)} "
-        f"for selection.",
+        f"Rewrites a sentence{' under its keyword' if trained.model.config.uses_keyword else ''} (HCL, ACL 2022). "
+        f"Trained by Keycontrast on the\ndata set `{on.dataset}`: {counts.get('train', 0)} triples, "
+        f"{counts.get('validation', 0)} for selection.",
         [f"Encoder at the start: {on.encoder['name']} (version {on.encoder['version']}, sha256 {on.encoder['sha256']})",
          *begun,
          f"Best epoch {trained.history.best_epoch} of {epochs}: {common.best_values(trained.history)}",

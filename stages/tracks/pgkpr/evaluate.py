@@ -108,7 +108,7 @@ def _released(system: SystemScores, targets: ScoredItems, keywords: Sequence[Seq
              "released_references": [[as_text(words) for words in item] for item in references]}
     released = frame.extended(system, statistics, rows)
     for metrics in (released.values, released.statistics):
-        del metrics["target_keyword_kept"]  # targets have no keyword scores
+        metrics.pop("target_keyword_kept", None)  # targets have no keyword scores
     for order, value in enumerate(bleu.batched_bleu(counts, bleu.RELEASED_WEIGHTS), 1):
         released.values[f"released_batch_bleu_{order}"] = float(value)  # no sum over items, so without intervals
     return released
