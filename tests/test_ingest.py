@@ -35,7 +35,8 @@ def test_texts_with_the_same_letters_and_digits_are_one(one, other):
 
 @pytest.mark.parametrize(("one", "other"), [
     ("Don't  stop!", "dont stop"), ("Is it so ?", "is it so?"), ("Café", "CAFE\u0301"), ("Ａｂ１", "ab1"),
-    ("“Well”, he said.", "well he said"), ("co\u00adoperate", "cooperate"), ("wait…", "wait"), ("你好。", "你好")])
+    ("“Well”, he said.", "well he said"), ("co\u00adoperate", "cooperate"), ("wait…", "wait"), ("你好。", "你好"),
+    ("¿Qué hora es?", "Qué hora es"), ("هل هذا جيد؟", "هل هذا جيد")])
 def test_case_quotation_marks_and_the_end_of_sentences_do_not_count(one, other):
     assert symbol_key(one) == symbol_key(other) != ""
 
@@ -151,6 +152,11 @@ def test_given_triples_that_contradict_each_other_are_no_labelled_negatives(tmp_
     # s1 has n1 as paraphrase in one triple and as negative in another: it counts as paraphrase. So do t2 and n2.
     assert found == sorted([["s1", "t1", "other"], ["s1", "n1", "other"],
                             *([f"s{n}", f"t{n}", f"n{n}"] for n in range(3, 10))])
+
+
+def test_a_named_split_without_a_usable_row_is_an_error(tmp_path):
+    with pytest.raises(InputError, match=r"splits\.test: no row of its files can be used"):
+        ingested(raw(corpus(20)), dataset(splits={"test": ["t.csv"]}), Ingest(), 1, tmp_path)
 
 
 def test_a_pair_of_triples_of_two_published_splits_is_a_test_item(tmp_path):

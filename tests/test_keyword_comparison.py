@@ -39,7 +39,7 @@ def tables():
               "word": [words[0], words[0], words[2]]}
     attribution = pa.table({**scores, "score": [[0.9, 0.2, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.5, 1.0]]},
                            schema=SCHEMAS["attribution"].arrow())
-    psi = pa.table({**scores, "score": [[0.0, 0.3, -0.1, 0.2], [0.0] * 4, [0.0, 0.0, 0.4]],
+    psi = pa.table({**scores, "score": [[0.0, 0.3, -0.1, 0.2], [0.0] * 4, [0.0, 0.05, 0.4]],
                     "primary": [[False, True, False, True], [False] * 4, [False, False, True]]},
                    schema=SCHEMAS["psi"].arrow())
     by_yake = yake.run(tokens, Yake())
@@ -65,7 +65,7 @@ def test_each_method_names_its_keywords():
     made = run(tables())[0].to_pylist()
     assert made[0]["textrank"] == ["oven", "bread"]
     assert made[0]["attribution"] == ["bread", "oven"]      # the stop word and the word of score 0 are left out
-    assert made[0]["psi"] == ["oven", "bread"]
+    assert made[0]["psi"] == ["oven", "bread"] and made[2]["psi"] == ["loudly"]     # "sings" is not primary
     assert made[0]["idf"] == ["burns", "oven"]              # in one training text of two; the others in both
     assert "bread" in made[0]["yake"][0]
     assert made[1]["attribution"] is None and made[1]["psi"] is None

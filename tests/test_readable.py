@@ -16,7 +16,7 @@ def test_words_are_written_as_people_write(words, expected):
 
 
 def test_chinese_has_no_spaces_and_german_no_capital_i():
-    assert readable(["我", "i", "好", "。"], {}, "zh") == "我i好。"
+    assert readable(["我", "i", "好", "New", "York", "3", "月"], {}, "zh") == "我i好New York 3月"
     assert readable(["an", "i", "haus"], {"haus": "Haus"}, "de") == "An i Haus"
 
 

@@ -57,7 +57,7 @@ def part_annotator(pipeline: str, language: str, size: int, clean: bool, expecte
                    provenance: Provenance) -> MakePart:
     """Return a function that annotates a part of the texts, in chunks of ``size`` texts.
 
-    The own of the pipeline on this machine must be ``expected``.
+    The description of this machine's pipeline must equal ``expected``.
     """
     own = load_annotator(pipeline, language).describe()
     if json.dumps(own, sort_keys=True) != json.dumps(expected, sort_keys=True):

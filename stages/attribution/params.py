@@ -32,8 +32,8 @@ class Attribution(Switches):
     datasets: Datasets = Field([], description="of pairs, whose words are scored; each has a pair classifier trained")
     preset: Literal["paper", "released"] | None = Field(None, description="sets every switch below at once")
     attr_target: Literal["pos_logit", "argmax_logit"] = "pos_logit"
-    released_bugs: bool = Field(False, description="as the released code has it: argmax_logit asks about the class of "
-                                                   "the batch's first row, and the embedding block's output is fed in "
-                                                   "again without segments (docs/pgkpr.md)")
+    released_bugs: bool = Field(False, description="as the released code has it: argmax_logit is that of the class "
+                                                   "predicted for the batch's first row, and the output "
+                                                   "of the embedding block is fed in again without segments")
     modes: list[Literal["xx", "xy"]] = ["xx", "xy"]
     batch_size: int = Field(64, ge=1, description="pairs of a forward pass")

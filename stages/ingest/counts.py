@@ -16,7 +16,7 @@ from stages.ingest.texts import NO_TEXT, TextFile, letter_hashes, text_mask
 
 
 def by_split(split: np.ndarray) -> dict[str, int]:
-    """Return how many items each split has, given the (n_items,) split of each; those of the graph where any are."""
+    """Return how many items each split has, given the (n_items,) split of each; split graph only if it has any."""
     return {name: count for which, name in enumerate(ALL_SPLITS)
             if (count := int(np.count_nonzero(split == which))) or name in SPLITS}
 

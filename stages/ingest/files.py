@@ -204,7 +204,7 @@ def _is_document(path: Path) -> bool:
             return True
         first = json.loads(head)
         return isinstance(first, dict) and _ANNOTATIONS in first
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
 
 

@@ -91,6 +91,9 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
     unique = deduplicate(rows, dataset, scratch, params.roc_mode, copies, memory_gib, params.text_identity)
     unique.tables.check_share(params.max_rejected)
     try:
+        if lost := dataset.splits.keys() - {"train", *(ALL_SPLITS[which] for which in unique.published)}:
+            raise InputError(f"splits.{min(lost)}: no row of its files can be used. Correct them, or leave this split "
+                             f"out, so that it is drawn.")
         if not is_paired(dataset.layout):
             return text_examples(unique, dataset, params, seed)
         return contrasted_examples(connected(unique, params.split_by, params.captions), dataset, params, seed, embed)

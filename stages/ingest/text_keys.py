@@ -9,15 +9,15 @@ from keycontrast.text.normal_form import BETWEEN_HAN, HAN, normal_form
 # Han characters have no spaces between words, so each is a token of its own.
 _TOKEN = re.compile(rf"[{HAN}]|[^\W_{HAN}]+")
 _NOT_IN_ASCII_KEY = re.compile(r"[^0-9a-z]+")
-_QUOTATION = re.compile("[\"'`\u00b4\u2018-\u201f\u00ab\u00bb\u2039\u203a\u2032\u2033\u300c-\u300f]")
-_SENTENCE = re.compile(r"[.,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f\u3001\u00a1\u00bf]+(?=\s|$)")
+_QUOTATION = re.compile("[\"'`\u00b4\u2018-\u201f\u00ab\u00bb\u2039\u203a\u2032\u2033\u300c-\u300f\u00a1\u00bf]")
+_ENDS = re.compile(r"[.,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f\u3001\u060c\u061b\u061f\u06d4\u0964]+(?=\s|$)")
 
 
 def symbol_key(text: str) -> str:
     """Return the identity of ``text`` under ``text_identity: symbols``: its normal form without quotation marks and
     without punctuation that ends a word; empty for a text without letter, digit and symbol. Symbols and signs count:
     C, C++ and C# are three texts, as are 4 and -4."""
-    key = " ".join(_SENTENCE.sub(" ", _QUOTATION.sub("", normal_form(text))).split())
+    key = " ".join(_ENDS.sub(" ", _QUOTATION.sub("", normal_form(text))).split())
     return key if any(character.isalnum() or unicodedata.category(character)[0] == "S" for character in key) else ""
 
 

@@ -32,8 +32,8 @@ from stages.run.process import StageProcess, run_stage
 _BATCH = 1024
 _EXAMPLES = ["example_id", "split", "source_id", "target_id", "negative_id"]
 _TOKENS = ["text_id", "token", "is_stop", "tag", "pos"]
-_OF_METHOD = {"phrases": ["text_id", "keyword"], "scores": ["text_id", "mode", "word", "score"],
-              "primary words": ["text_id", "mode", "word", "score", "primary"]}
+_OF_METHOD = {"phrases": ["text_id", "keyword"], "scores": ["text_id", "mode", "score"],
+              "primary words": ["text_id", "mode", "score", "primary"]}
 # Columns that are read of the table of each method.
 COLUMNS = {name: _OF_METHOD[METHODS[name].holds] for name in COMPARED_NAMING}
 # Returns the pieces of a table each time it is called.
@@ -113,8 +113,8 @@ def _named(name: str, tokens: pa.Table, rows: pa.Table | None, idf: InverseFrequ
            top: int) -> list[list[str] | None]:
     """Return the ``top`` keywords of each text of a piece by one method, given the rows of its table for these texts.
 
-    Words are scored by the method's own table in mode xx, where words of score 0 are left out, or without a table by
-    IDF over the training texts.
+    Words are scored by the method's own table in mode xx, without words of score 0 or, by PSI, words that are not
+    primary; without a table by IDF over the training texts.
     """
     ids, words = (tokens[column].to_pylist() for column in ("text_id", "token"))
     block = TokenBlock(tokens)
@@ -129,8 +129,9 @@ def _named(name: str, tokens: pa.Table, rows: pa.Table | None, idf: InverseFrequ
         return _first_phrases(name, ids, rows, top)
     alone, scored = scored_alone(block, rows, name)
     keywords: list[list[str] | None] = [None] * len(ids)
-    for text, scores in zip(scored.tolist(), alone["score"].to_pylist(), strict=True):
-        keywords[text] = best([place for place in places[text] if scores[place] > 0], words[text], scores, top)
+    marks = alone["primary" if "primary" in alone.column_names else "score"].to_pylist()
+    for text, scores, marked in zip(scored.tolist(), alone["score"].to_pylist(), marks, strict=True):
+        keywords[text] = best([place for place in places[text] if marked[place] > 0], words[text], scores, top)
     return keywords
 
 

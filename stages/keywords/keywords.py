@@ -24,6 +24,7 @@ from stages.common.examples import (
 )
 from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, read_batches, read_metadata, table_writer, write_json
 from stages.common.text_tables import METHOD_TABLES, TOKENS
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, choose_keywords, ranking_columns, with_ranking
@@ -109,6 +110,7 @@ class Tally:
         """Return the number of keywords by method and, of pairs, the share of sources with a keyword of training."""
         known = np.zeros(len(self._numbers), dtype=bool)
         known[self._keyword[:len(self._training)][self._training]] = True
+        known &= np.array([word != NO_KEYWORD for word in self._numbers], dtype=bool)
         hits: Counter[str] = Counter()
         totals: Counter[str] = Counter()
         for piece in examples:
@@ -122,7 +124,8 @@ class Tally:
         # None where there is nothing to count.
         share = {name: round(hits[name] / totals[name], 6) if totals[name] else None for name in totals}
         return {"texts_by_method": dict(sorted(self._methods.items())),
-                "keywords": {"distinct": len(self._numbers), "distinct_in_training": int(known.sum())},
+                "keywords": {"distinct": len(self._numbers.keys() - {NO_KEYWORD}),
+                             "distinct_in_training": int(known.sum())},
                 **({"share_source_known": share} if share else {})}
 
     def fallbacks(self) -> list[str]:

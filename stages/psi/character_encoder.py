@@ -78,7 +78,7 @@ def vocabulary(texts: Sequence[str], min_count: int, min_word_count: int) -> lis
     words = Counter(word for text in texts for word in _basic(text))
     characters = Counter(chain.from_iterable(words.elements()))
     known = {character for character, count in characters.items() if count >= min_count} | set(_ALPHABET)
-    whole_words = {word for word, count in words.items() if len(word) > 1 and count >= min_word_count} - set(SPECIAL)
+    whole_words = {word for word, count in words.items() if len(word) > 1 and count >= min_word_count}
     inside = {character for word in words if len(word) > 1 for character in word[1:]} & known | set(_ALPHABET)
     return [*SPECIAL, *sorted(known | whole_words), *sorted(_INSIDE + character for character in inside)]
 

@@ -33,8 +33,8 @@ class STagger(Block):
     """The tagger of primary words that needs no target (IANet+S)."""
 
     datasets: Datasets = Field([], description="of psi.datasets")
-    min_count: int = Field(2, ge=1, description="rarer words of the training sources are read as unknown, which so has "
-                                                "an embedding that was trained")
+    min_count: int = Field(2, ge=1, description="rarer words of the training sources are read as unknown, so that the "
+                                                "embedding of unknown words is trained")
     embedding: int = Field(300, ge=1)
     hidden: int = Field(512, ge=1)
     layers: int = Field(2, ge=1)

@@ -25,8 +25,7 @@ def _source(params: "Params | Validated", name: str) -> str | None:
 
 # Keyword-guided rewriting.
 HCL = Track(
-    "hcl", "HCL", source=_source,
-    schemas={"predictions": schemas.PREDICTIONS, "scores": schemas.SCORES},
+    "hcl", "HCL", encoder=_source, schemas={"predictions": schemas.PREDICTIONS, "scores": schemas.SCORES},
     unread={"n": "draw further outputs instead, with --samples"})
 # Paraphrasing with the reconstruction of keywords and parts of speech.
 PGKPR = Track(
@@ -34,9 +33,10 @@ PGKPR = Track(
     schemas={"predictions": schemas.PREDICTIONS, "scores": schemas.PARAPHRASE_SCORES})
 # Text classification with label-aware contrasts.
 CLLD = Track(
-    "clld", "CLLD", classifies=True, source=clld.source_of,
+    "clld", "CLLD", classifies=True,
     schemas={"predictions": clld.CLASS_PREDICTIONS, "scores": clld.CLASS_SCORES},
-    encoded=lambda source: source != clld.TEXTCNN, predicts_in="export",
+    encoder=lambda params, name: None if (source := clld.source_of(params, name)) == clld.TEXTCNN else source,
+    predicts_in="export",
     unread=dict.fromkeys(("keyword", "samples", "n"), "classify"))
 TRACKS: dict[str, Track] = {track.name: track for track in (HCL, PGKPR, CLLD)}
 

@@ -28,7 +28,7 @@ from stages.run.process import StageProcess
 from stages.tracks.common.frame import for_each_seed
 from stages.tracks.common.schemas import BASELINES, ITEMS, PREDICTIONS
 
-# Names the draw of references for all tracks, which so agree on the same examples.
+# Names the draw of references for all tracks, so that they draw the same references for the same examples.
 SEEDED_AS = "evaluate_hcl"
 
 def similarity_sources(params: Params) -> list[Any]:

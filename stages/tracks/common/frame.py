@@ -55,7 +55,7 @@ class Finished:
         for folder in self.folders:
             with atomic_folder(folder) as temporary:
                 _link(self.place / folder, temporary)
-        self.process.log.info("%s: seed %s was finished before and is taken as it is", self.process.name,
+        self.process.log.info("%s: seed %s was finished before; its results are used", self.process.name,
                               self.process.seed)
         return True
 

@@ -33,7 +33,7 @@ def block_of(settings: Any, base: type[Block] = Block) -> Any:
 
 
 class Sizes(Block):
-    """Sizes of a Transformer (PGKPR section 5.3); IANet reads its layers from its own block."""
+    """Sizes of a Transformer."""
 
     layers: int = Field(6, ge=1, description="of the encoder, and of the decoder")
     heads: int = Field(8, ge=1)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 # Written without spaces between words, and without capitals.
 _UNSPACED = ("zh", "ja")
+_GLUE = re.compile(r"\s+(?![A-Za-z0-9])|(?<![A-Za-z0-9])\s+")     # but between words and numbers in Latin script
 _ENDS = (".", "?", "!")
 _OPEN = re.compile(r"[^\W_]")
 # The tokenizer takes these apart within words; a dash between words is rarer in what models write.
@@ -49,7 +50,7 @@ def forms_of(tokens: Sequence[str], starts: Sequence[bool]) -> dict[str, str]:
 def readable_text(text: str, source: str, written: Mapping[str, str], language: str = "en") -> str:
     """Return an output of word pieces as a person writes it, with the capitals of ``source`` and ``written``."""
     if language in _UNSPACED:
-        return "".join(text.split())
+        return readable(text.split(), {}, language)
     own = _WORDS.findall(source)
     starts = [not place or own[place - 1] in _ENDS for place in range(len(own))]
     return readable(_WORDS.findall(text), {**written, **forms_of(own, starts)}, language)
@@ -58,7 +59,7 @@ def readable_text(text: str, source: str, written: Mapping[str, str], language: 
 def readable(words: Sequence[str], forms: Mapping[str, str], language: str = "en") -> str:
     """Return words in small letters as a person writes them, with the capitals of ``forms``."""
     if language in _UNSPACED:
-        return "".join(words)
+        return _GLUE.sub("", " ".join(words))
     from nltk.tokenize.treebank import TreebankWordDetokenizer
 
     known = {**({"i": "I"} if language == "en" else {}), **forms}

@@ -54,9 +54,8 @@ class Track:
     title: str          # as people write it
     schemas: Mapping[str, TableSchema]  # of items, predictions, scores, and what else is not as its file is called
     classifies: bool = False    # runs name classes, scored by the stage that computes them, and write no texts
-    # Given params and a model, the encoder that it starts from, or what it has in its place; None for none.
-    source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
-    encoded: Callable[[str], bool] = lambda source: True    # whether such a source is an encoder's
+    # Given params and a model, the source of the pretrained weights that it starts from; None for none.
+    encoder: Callable[["Params | Validated", str], str | None] = lambda params, name: None
     predicts_in: str = "generate"   # module with the class NewTexts
     unread: Mapping[str, str] = field(default_factory=dict)     # options of a prediction without meaning here, and why
 
@@ -82,11 +81,6 @@ class Track:
     def runs(self, params: "Params | Validated") -> Mapping[str, Any]:
         """Return the runs of this track by name."""
         return dict(getattr(params.runs, self.name))
-
-    def encoder(self, params: "Params | Validated", name: str) -> str | None:
-        """Return the source of the encoder that model ``name`` starts from, if any."""
-        source = self.source(params, name)
-        return source if source is not None and self.encoded(source) else None
 
     def predictor(self, asked: Asked, finding: Finding, device: str) -> Any:
         """Return ``NewTexts`` of module ``predicts_in``, whose code is loaded only here.
