@@ -117,7 +117,7 @@ def test_the_card_names_what_is_there_and_its_code_runs(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("words", r"words: no class of transformers holds a TextCNN\. Use it as it is: `keycontrast predict words TEXT`, "
+    ("words", r"words: transformers has no class for a TextCNN\. Use it as it is: `keycontrast predict words TEXT`, "
               r"or models\.clld\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, mean, "
               "untrained can be"),
     ("untrained", "models/untrained/9/model: no trained CLLD model"),
