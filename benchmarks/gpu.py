@@ -65,8 +65,8 @@ KINDS = {
                  "each may be 0.001, and three of four outputs must be equal; in bf16 the loss may differ by 0.05.",
     "training": "The training loop as the stages run it, deterministic algorithms, dropout, clipping and fused Adam "
                 "included.",
-    "resume": "The same training once more with checkpoints, ended by SIGKILL and resumed in a new process; all "
-              "weights and the history are compared to the bit with the training that ran through."}
+    "resume": "The same training once more with checkpoints, killed by SIGKILL and resumed in a new process; all "
+              "weights and the history are compared bit by bit with the uninterrupted training."}
 NO_GPU = "These results are of a CPU at reduced size. They only show that every part runs."
 _WEIGHTS = {"agreement": 1.0, "training": 3.0, "resume": 4.5}  # shares of the time; a resumed training runs twice
 _START_SECONDS = 5.0  # of a process, until it computes
@@ -80,7 +80,7 @@ Figures = dict[str, Any]
 
 
 class PartFailed(RuntimeError):
-    """The process of a part gave no result; ``status`` is its exit status, None if it was ended for its time."""
+    """The process of a part gave no result; ``status`` is its exit status, None if it took too long."""
 
     def __init__(self, message: str, status: int | None) -> None:
         super().__init__(message)
@@ -481,7 +481,7 @@ def resume(job: Job, reference: Figures, run: Callable[[Callable[[Job], Figures]
     if not 0 < result["resumed"] <= at:
         state = f"**wrong**: killed at step {at}, but resumed at step {result['resumed']}"
     elif not equal:
-        state = "**wrong**: weights or history differ from those of the training that ran through"
+        state = "**wrong**: weights or history differ from those of the uninterrupted training"
     return {"steps": reference["steps"], "killed at": at, "resumed at": result["resumed"],
             "equal bytes": "yes" if equal else "no", "state": state}
 

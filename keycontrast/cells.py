@@ -17,9 +17,9 @@ from keycontrast.errors import plain
 
 _CELL = 120
 _LIST = 12
-# With what a cell of CSV begins that a spreadsheet computes; blanks may be before it.
+# A spreadsheet computes a CSV cell that begins with one of these characters, also after blanks.
 _FORMULA = frozenset("=+-@＝＋－＠")
-# JSON may contain these letters, and a terminal obeys them.
+# Characters that JSON may contain unescaped, and that a terminal interprets.
 _SILENT = re.compile("[\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 

@@ -13,7 +13,7 @@ from keycontrast.errors import InputError
 from keycontrast.text.normal_form import HAN
 from keycontrast.text.schemas import PHRASES
 
-# Unit vectors of keywords, (keywords, d): how like two of them are is their product.
+# Unit vectors of keywords, (keywords, d); the similarity of two keywords is their dot product.
 Vectors = Callable[[Sequence[str]], np.ndarray]
 _ALL = 1_000_000
 _HAN = re.compile(f"[{HAN}]")
@@ -24,8 +24,8 @@ class Choice:
     """Options of :class:`keycontrast.keywords.Keywords`; stop words are in normal form.
 
     By maximal marginal relevance (Carbonell and Goldstein 1998), the next phrase has the greatest ``(1 - diversity) *
-    relevance - diversity * similarity``, relevance being its score over the text's best, and similarity the greatest to
-    any phrase chosen before.
+    relevance - diversity * similarity``, where relevance is its score divided by the text's best score, and similarity
+    is the greatest similarity to a phrase chosen before.
     """
 
     top: int = 10
@@ -34,7 +34,7 @@ class Choice:
     ngram_range: tuple[int, int] | None = None
     threshold: float | None = None
     stop_words: frozenset[str] = frozenset()
-    usual: int | None = None  # words of a phrase at most, where a text has such phrases
+    usual: int | None = None  # most words of a phrase; ignored for a text that has only longer ones
 
     def __post_init__(self) -> None:
         if not is_whole(self.top) or self.top < 1:
@@ -65,7 +65,7 @@ class Choice:
         return counts
 
     def chosen(self, ranked: pa.Table, counts: Counter[str] | None = None, vectors: Vectors | None = None) -> pa.Table:
-        """Return the rows that are kept, with new ranks, of schema ``phrases``; there are :attr:`drawn` per text.
+        """Return the chosen rows, with new ranks, of schema ``phrases``; ``ranked`` has :attr:`drawn` phrases per text.
 
         ``counts`` are from :meth:`counted`. Without ``vectors``, keywords are compared by the cosine of word sets.
         """
@@ -85,7 +85,7 @@ class Choice:
                 places = [place for place in places
                           if words_in(keywords[place], end[place] - start[place]) <= self.usual] or places
             best = [places[n] for n in self._order([keywords[place] for place in places], scores[places], vectors)]
-            # A text with nothing left keeps a row, as one without phrases has.
+            # A text without a chosen phrase has one row of rank 0, as a text without phrases has.
             rows += best or [first]
             ranks += range(1, len(best) + 1) if best else [0]
         return _ranked_anew(ranked.take(pa.array(rows, pa.int64())), ranks)
@@ -121,7 +121,7 @@ class Choice:
 
 
 def words_in(keyword: str, tokens: int) -> int:
-    """Return the words of a phrase, which spaces part; a Chinese phrase has as many as it has ``tokens``."""
+    """Return the number of words in a phrase, separated by spaces; a Chinese phrase has one word per token."""
     return tokens if " " not in keyword and _HAN.search(keyword) else 1 + keyword.count(" ")
 
 
@@ -136,8 +136,8 @@ def _is_number(value: object) -> bool:
 
 
 def _by_words(keywords: Sequence[str]) -> Callable[[int], np.ndarray]:
-    """Return a function from a place in ``keywords`` to the cosines of all with that one: by sets of their words, or of
-    the signs of a Chinese one."""
+    """Return a function from the position of one keyword to the cosines of all keywords with it, over sets of words, or
+    of characters for a Chinese keyword."""
     sets = [set(keyword if _HAN.search(keyword) else keyword.split(" ")) for keyword in keywords]
     sizes = np.array(list(map(len, sets)))
     return lambda place: np.array([len(words & sets[place]) for words in sets]) / np.sqrt(sizes * sizes[place])

@@ -32,7 +32,7 @@ _PIPELINE = Path(__file__).resolve().parents[1] / "pipeline" / "cli.py"
 _INTERRUPTED = 130
 # By default the garbage collector visits all imported objects again and again, a tenth of a command's time.
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
-_MANY = 1024    # texts from which on a second process is worth its start
+_MANY = 1024    # texts per process: with fewer, the start of another process costs more than it saves
 _SHOWN, _COLUMN = 72, 26
 
 File = Annotated[str, typer.Argument(
@@ -192,7 +192,7 @@ def graph(file: File, out: Annotated[Path, typer.Option(
           seed_words: SeedWords = "", pipeline: Pipeline = "embedded",
           encoding: Encoding = "utf-8", quoting: Quoting = "standard", separator: Separator = None,
           skip_empty: SkipEmpty = False, language: Language = "en") -> None:
-    """Write the graph of the phrases of texts, joined where they share a text, and say how large it is.
+    """Write the graph of the phrases of texts, with an edge between phrases that share a text, and print its size.
 
     Example: `keycontrast graph data/sample/abstracts.csv --column abstract --out abstracts.graphml`
     """
@@ -304,7 +304,7 @@ def _engine(method: str, language: str, texts: int, stop_words: Path | None, can
 
 
 def print_texts(ranked: Ranked, stream: TextIO) -> None:
-    """Write each text's beginning and below it its phrases with their scores, or by method, for a person."""
+    """Write the beginning of each text, and below it its phrases with scores, or a column of keywords per method."""
     methods = [] if "score" in ranked.table.column_names else ranked.table.column_names[2:]
     if methods:
         stream.write(f"{'':8}{''.join(f'{name:{_COLUMN}}' for name in methods).rstrip()}\n")

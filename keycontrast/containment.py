@@ -24,7 +24,7 @@ class Containment:
         self._known: dict[str, list[str]] = {}
         for keyword in (phrase for phrase in keywords if len(phrase) <= LONGEST):
             self._known.setdefault(_bare(keyword), []).append(keyword)
-        # Beginnings of keywords: runs of tokens are followed no further than one may still become a keyword.
+        # Prefixes of keywords: a run of tokens is extended only while it is one of them.
         self._begun = {keyword[:length] for keyword in self._known for length in range(len(keyword) + 1)}
 
     def places(self, text: str, starts: Sequence[int], ends: Sequence[int],
@@ -38,7 +38,7 @@ class Containment:
                 known = self._known.get(form, [])
                 if self.lemmas:
                     known = [*known, *self._known.get(_bare(text[start : starts[last]] + lemmas[last]), ())]
-                # White space and apostrophes are tokens, and never an edge of what is found.
+                # White space and apostrophes are tokens, but no occurrence begins or ends with one.
                 if known and all(_bare(text[starts[edge] : ends[edge]]) for edge in (first, last)):
                     for keyword in known:
                         yield first, last + 1, keyword
@@ -49,8 +49,8 @@ class Containment:
 def contained(tokens: Iterable[pa.Table], containment: Containment) -> Iterator[pa.Table]:
     """Yield ``text_id`` and ``keyword`` of the keywords in texts, given the columns :data:`SEARCHED` of their tokens.
 
-    Texts are as the pipeline read them, without markup. A stop word counts as a noun or adjective alone: "it" is not
-    the keyword of a text on IT.
+    Texts are as the pipeline read them, without markup. A stop word counts only if it is a noun or adjective: "it"
+    is not the keyword of a text on IT.
     """
     for piece in tokens:
         ids: list[int] = []

@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-# Exit status of a stage that did not name something to mend, so that another attempt makes sense; else it is 1.
+# Exit status of a stage that crashed, so that a retry may help. An error that the user must correct has status 1.
 CRASHED = 70
 # Reasons why a file cannot be read or written, with the remedy.
 _UNWRITTEN = {
     errno.ENOSPC: ("the disk is full", "Free some space"),
     errno.EDQUOT: ("the quota of disk space is used up", "Free some space"),
-    errno.EROFS: ("that place is read-only", "Take another, or make it writable"),
-    errno.EACCES: ("this user has no permission for it", "Take another place, or change its permissions (ls -l)"),
-    errno.EPERM: ("this user has no permission for it", "Take another place, or change its permissions (ls -l)"),
-    errno.EFBIG: ("files may not grow so large here", "Raise the limit (ulimit -f), or take another place"),
-    errno.ENOTDIR: ("a file has the name of a needed folder", "Move it away, or take another place"),
-    errno.EEXIST: ("a file has the name of a needed folder", "Move it away, or take another place"),
-    errno.ENAMETOOLONG: ("the name is too long", "Take a shorter one"),
-    errno.EBUSY: ("the system uses that place", "Take another"),
-    errno.EISDIR: ("a folder has the name of the file", "Move it away, or take another place"),
+    errno.EROFS: ("that file system is read-only", "Choose another path, or make it writable"),
+    errno.EACCES: ("this user has no permission for it", "Choose another path, or change its permissions (ls -l)"),
+    errno.EPERM: ("this user has no permission for it", "Choose another path, or change its permissions (ls -l)"),
+    errno.EFBIG: ("files may not grow so large here", "Raise the limit (ulimit -f), or choose another path"),
+    errno.ENOTDIR: ("a file has the name of a needed folder", "Move the file away, or choose another path"),
+    errno.EEXIST: ("a file has the name of a needed folder", "Move the file away, or choose another path"),
+    errno.ENAMETOOLONG: ("the name is too long", "Choose a shorter name"),
+    errno.EBUSY: ("the system uses that path", "Choose another path"),
+    errno.EISDIR: ("a folder has the name of the file", "Move the folder away, or choose another path"),
 }
 # Control characters, marks of direction, halves of surrogate pairs.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

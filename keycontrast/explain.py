@@ -82,7 +82,7 @@ class Explanation:
 
 def explain(tokens: pa.Table, ranking: Ranking, phrases: int = 5, *, method: str = "textrank",
             idf: InverseFrequency | None = None, lemmatize: bool = False, choice: Choice | None = None) -> Explanation:
-    """Explain the keyword of the one text in ``tokens``, which is chosen among so many phrases; all are listed.
+    """Explain the keyword of the one text in ``tokens``: it is chosen among the best ``phrases``; all are listed.
 
     With ``choice``, phrases that it leaves out are not listed. ``idf`` is over training texts, and may be None.
     """
@@ -149,8 +149,8 @@ def _reason(keyword: str, method: str, score: float | None, phrases: tuple[Expla
     if score is None:
         return "The text has neither a ranked phrase nor a content word, so it has no keyword."
     if method == "idf":
-        which = "the first" if idf is None else "the one of highest inverse document frequency"
-        return f"No phrase is left to choose, so of the content words {which} was taken: {keyword!r}."
+        which = "first content word" if idf is None else "content word of highest inverse document frequency"
+        return f"No phrase is left to choose, so the keyword is the {which}: {keyword!r}."
     best = round(score, DIGITS)
     tied = [phrase for phrase in phrases if round(phrase.score, DIGITS) == best]
     lower = [phrase.score for phrase in phrases if round(phrase.score, DIGITS) < best]
@@ -166,7 +166,7 @@ def _reason(keyword: str, method: str, score: float | None, phrases: tuple[Expla
         return f"{begin}; of these it has the highest inverse document frequency, {winner.idf:.6g}."
     if idf is None or len(rarest) == len(tied):
         return f"{begin}; of these it comes first in the text."
-    return f"{begin}; it has the highest inverse document frequency, {winner.idf:.6g}, as has " \
+    return f"{begin}; it shares the highest inverse document frequency, {winner.idf:.6g}, with " \
            f"{_others(rarest, winner)}, and comes first in the text."
 
 

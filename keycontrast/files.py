@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, and are on the disk before anything relies on them; hashes."""
+"""Files and folders that are written atomically, and flushed to the disk before anything depends on them; hashes."""
 
 import glob
 import hashlib
@@ -59,7 +59,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Add the name of a file to an error, which may name the temporary one."""
+    """Add the name of a file as a note to an error, whose message may name the temporary file."""
     try:
         yield
     except Exception as error:

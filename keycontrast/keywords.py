@@ -49,12 +49,12 @@ else:
 Method = Literal["tfidf", "pytextrank", "positionrank", "mihalcea", "yake", "embedrank"]
 METHODS: tuple[str, ...] = get_args(Method)
 LANGUAGES = ("en", "zh")
-# Annotations without which a method's phrases would be wrong in silence; others need parts of speech.
+# Annotations without which a method gives wrong phrases and no error; the other methods need parts of speech.
 _NEEDED = {"yake": (), "pytextrank": ("POS", "LEMMA"), "positionrank": ("POS", "LEMMA")}
 _CALLED = {"POS": "parts of speech", "LEMMA": "lemmas"}
 _OF_VOCABULARY = ("tfidf", "pytextrank", "positionrank", "embedrank")
 _OF_SEEDS = ("pytextrank", "embedrank")
-_WORDS = 5  # of a phrase at most: 99 % of Inspec's keys have no more, and runs of names in figures do
+_WORDS = 5  # at most in a phrase: 99 % of Inspec's keyphrases have no more, but lists of names in figures do
 _CHUNK = 1024
 _INVISIBLE = str.maketrans(dict.fromkeys(INVISIBLE))
 _COLUMNS = {"row": pa.int64(), "rank": pa.int32(), "phrase": pa.string(), "keyword": pa.string(),
@@ -166,17 +166,17 @@ class Keywords:
             in it, or a spaCy pipeline, which is not changed.
         workers: processes that read texts. With more than one, a script must do its work below
             ``if __name__ == "__main__":``.
-        diversity: 0 takes the best phrases of a text; towards 1, those that differ from the ones before them (maximal
-            marginal relevance, over the words of phrases, or by ``embedrank``'s encoder).
-        min_count: keep phrases that at least this many texts have, those of :meth:`fit` or else of :meth:`rank`; as
-            part of a longer phrase they do not count.
+        diversity: 0 chooses the best phrases of a text; values up to 1 prefer phrases that differ from those chosen
+            before (maximal marginal relevance, over the words of phrases, or by ``embedrank``'s encoder).
+        min_count: keep phrases that occur in at least this many texts of :meth:`fit`, or else of :meth:`rank`; as part
+            of a longer phrase they do not count.
         ngram_range: fewest and most words of a phrase; None is 1 to 5 where a text has such phrases, or any number
             with ``candidates``.
-        stop_words: words that no phrase has, and phrases that are never given; compared as keywords are.
-        candidates: a vocabulary; its occurrences are ranked in place of noun chunks, those within others too.
+        stop_words: words that no phrase may contain, and phrases to leave out; compared in normal form.
+        candidates: a vocabulary; its occurrences are ranked in place of noun chunks, also those inside longer ones.
         seed_words: words or phrases that the ranking prefers, by ``embedrank`` as in KeyBERT, by ``pytextrank`` as in
             biased TextRank (the walk returns to them).
-        threshold: least score of a phrase; scores are those of the method.
+        threshold: minimum score of a phrase; the scale of the scores depends on the method.
         encoder: of ``embedrank``: a folder, a name on the hub, or an object with ``encode(list[str])``; None is
             the bundled one. With folders and the hub, a text's embedding is the mean of its last states.
         on_null: ``error``, or ``skip`` to leave out texts that are null (None, NaN), which keep their places.
@@ -221,7 +221,7 @@ class Keywords:
         self._counts: Counter[str] | None = None
 
     def fit(self, texts: Texts) -> Keywords:
-        """Count inverse document frequencies for all further rankings in texts, perhaps an iterator; return itself."""
+        """Compute inverse document frequencies over ``texts`` (any iterable) for later rankings; return ``self``."""
         counts, rank = Counter[str](), self._ranker(self._method, self._choice, None)
 
         def counted() -> Iterator[pa.Table]:
@@ -257,7 +257,7 @@ class Keywords:
         return Comparison(self._all(list(dict.fromkeys(methods)), texts, top), ids_of(texts))
 
     def _chooses(self, method: str, choice: Choice) -> Choice:
-        """Return a choice with the limit of words, which yake's phrases, of three at most, do not need."""
+        """Return ``choice`` with the limit of words; yake needs none, since its phrases have at most three words."""
         return replace(choice, usual=None if method == "yake" else self._usual)
 
     def _all(self, methods: Sequence[str], texts: Texts, top: int) -> dict[str, Phrases]:
@@ -518,7 +518,7 @@ def _table(rows: pa.Table, part: _Part) -> pa.Table:
     for row, first, last, phrase in zip(rows["text_id"].to_pylist(), begin.to_pylist(), end.to_pylist(),
                                         rows["phrase"].to_pylist(), strict=True):
         given = str(part.texts[row - part.first])[first:last].translate(_INVISIBLE)
-        # Markup that stands inside a phrase is no part of it.
+        # If the text has markup inside the phrase, the phrase is given as the pipeline read it.
         phrases.append(given if given == phrase or normal_form(given) == normal_form(phrase)
                        else " ".join(phrase.split()))
     columns = (rows["text_id"], rows["rank"], pa.array(phrases, pa.string()), rows["keyword"], rows["score"], begin,

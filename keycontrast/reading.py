@@ -3,7 +3,7 @@
     for record in read_table(Path("questions.csv"), TableForm(".csv"), check=lambda names, first, schema: None):
         record.problem or record.values["question"]
 
-A fault of a row stands in its record; a fault of a file is an error.
+A faulty row is reported in its record; a faulty file raises an InputError.
 """
 
 import bz2
@@ -86,7 +86,7 @@ class TableForm:
 class Record(NamedTuple):
     """One row: its number from 1 (without a header, with empty lines) and its values by column.
 
-    Of a row that cannot be read, ``values`` is None, ``line`` its text, and ``problem`` ``category: detail``.
+    For a row that cannot be read, ``values`` is None, ``line`` is its text, and ``problem`` is ``category: detail``.
     """
 
     number: int

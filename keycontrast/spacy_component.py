@@ -76,7 +76,7 @@ class _Ranked:
         return phrases
 
     def _grouped(self, rank: list[float], node_of: list[int], kept: list[bool]) -> list[Any]:
-        """Return phrases of what reads alike after scrubbing: noun chunks and entities."""
+        """Return a phrase for each group of noun chunks and entities whose text is equal after scrubbing."""
         own: Any = self
         groups: dict[str, tuple[list[Span], list[float]]] = {}
         for span in _spans(own.doc):
@@ -164,7 +164,7 @@ def _ranks(size: int, edges: dict[tuple[int, int], int], restart: np.ndarray | N
 
 
 def _spans(doc: Doc) -> "list[Span]":
-    """Return noun chunks and entities, those once that are both by the same name."""
+    """Return noun chunks and entities; a span that is both, with the same label, is returned once."""
     try:
         chunks = list(doc.noun_chunks)
     except NotImplementedError:  # the language has none

@@ -48,10 +48,10 @@ def recipe_names(folder: Path = paths.RECIPES) -> dict[str, str]:
 
 
 def _chosen(recipe: Any, changes: Sequence[str], place: str) -> dict[str, Any]:
-    """Return what ``recipe`` with ``changes`` says of one data set, as content of params.
+    """Return the content of params that ``recipe`` with ``changes`` gives.
 
-    A recipe may have three blocks that params have not: ``by_dataset`` holds what is laid over the rest for each data
-    set, ``dataset`` says for which one, and ``every_model`` holds what models say that do not say otherwise.
+    A recipe may have three blocks that params do not have: ``by_dataset`` has overrides for each data set, ``dataset``
+    names the data set to use, and ``every_model`` has defaults for all models.
     """
     if not isinstance(recipe, Mapping):
         raise InputError(f"{place}: must hold names and values, found {type(recipe).__name__}.")
@@ -126,10 +126,10 @@ def plan(name: str, data: str | None = None, root: Path = Path(), changes: Seque
     """Return the changes that recipe ``name`` would make in ``root``, without making them.
 
     ``data`` is put in place of ``{data}`` in the sources of data sets; ``changes`` are ``place=value`` with a dotted
-    place and a YAML value, such as ``train_hcl.training.epochs=2``; the params are of the name ``called``.
+    place and a YAML value, such as ``train_hcl.training.epochs=2``; ``called`` is the name of the recipe in the params.
 
     Args:
-        models: those of its models to take, with what they start from; all if there are none.
+        models: models of the recipe to use, with the models that they start from; all if it is empty.
     """
     path = root / paths.RECIPES / f"{name}.yaml"
     if not path.exists():
@@ -147,14 +147,14 @@ def plan(name: str, data: str | None = None, root: Path = Path(), changes: Seque
 
 
 def params_text(content: Mapping[str, Any], recipe: str = "") -> str:
-    """Return ``params.yaml`` for ``content``: the text of the recipe that it began as, with what is other or more."""
+    """Return ``params.yaml`` for ``content``: the text of ``recipe``, comments included, with these values."""
     yaml = YAML()
     yaml.width, yaml.allow_unicode = 110, True
     yaml.representer.add_representer(float, _float)
     yaml.representer.add_representer(str, _text)
     yaml.representer.add_representer(type(None), lambda by, _: by.represent_scalar("tag:yaml.org,2002:null", "null"))
     yaml.representer.ignore_aliases = lambda _: True
-    # Under an anchor a place stands for several, so that none could be changed alone.
+    # A value with an anchor is shared by several places, so that none of them could be changed alone.
     anchored = any(isinstance(token, AnchorToken) for token in YAML().scan(recipe))
     document = None if anchored else yaml.load(recipe)
     stream = StringIO()

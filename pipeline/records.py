@@ -35,7 +35,7 @@ _UNFINISHED = re.compile(r".*\.[\w-]{22}\.tmp")
 def clear_leftovers() -> Iterator[str]:
     """Repair or remove leftovers of a killed command; yield a sentence for each kind.
 
-    They are a ``dvc.lock`` that is cut off, DVC's own lock, whose dead holder it waits for, and its temporary files.
+    They are a truncated ``dvc.lock``, DVC's own lock if the process that acquired it is dead, and its temporary files.
     """
     if BEFORE.exists() and not _is_whole():
         copy_whole(BEFORE, LOCK)

@@ -63,8 +63,8 @@ def data_warnings(name: str, dag: Collection[str]) -> list[str]:
 def results_tables(params: Params, runs: Collection[str], root: Path = Path(), width: int = 80) -> list[Table]:
     """Return a table per track of those ``runs`` that have metrics; none for a track without any.
 
-    A run under several seeds is one row, of means. Baselines stand once for all runs of a track on the same examples.
-    Where there is more width than 80 there are more metrics.
+    A run with several seeds is one row of means. Baselines are listed once for all runs of a track on the same
+    examples. A ``width`` above 80 characters shows more metrics.
     """
     tables, read = [], cast(Any, params)
     for track in TRACKS.values():

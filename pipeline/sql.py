@@ -59,7 +59,7 @@ class Catalog:
     datasets: dict[str, str]
 
     def short_names(self, dataset: str | None = None) -> dict[str, str]:
-        """Return the schema of each view that needs none before its name.
+        """Return the schema of each view that a query may name without its schema.
 
         That is the view of ``dataset``, or else of the only data set of the params, the only data set, or the only
         model or run with a view of that name.

@@ -36,7 +36,7 @@ class Workers:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = {**environment, "PYTHONUNBUFFERED": "1"}
         self._idle: list[tuple[ProcessPoolExecutor, Future[int]]] = []
-        self._guard = threading.RLock()  # taken again by a signal in the thread that has it
+        self._guard = threading.RLock()  # reentrant: a signal handler may acquire it again in the same thread
         self.stopped = False
 
     def start(self) -> None:

@@ -67,9 +67,9 @@ def test_phrases_and_keywords_are_those_of_the_stages(settings):
      "'odd' shares the highest score, 0.15, with 'rare'; of these it comes first in the text."),
     ("common/NOUN sees/VERB rare/NOUN sees/VERB middle/NOUN sees/VERB odd/NOUN", None,
      "'common' shares the highest score, 0.15, with 'rare'; of these it comes first in the text."),
-    ("common/VERB sees/VERB rare/VERB", IDF, "No phrase is left to choose, so of the content words the one of "
-                                              "highest inverse document frequency was taken: 'sees'."),
-    ("sees/VERB all/VERB", None, "No phrase is left to choose, so of the content words the first was taken: 'sees'."),
+    ("common/VERB sees/VERB rare/VERB", IDF, "No phrase is left to choose, so the keyword is the content word of "
+                                              "highest inverse document frequency: 'sees'."),
+    ("sees/VERB all/VERB", None, "No phrase is left to choose, so the keyword is the first content word: 'sees'."),
     ("42/NUM ?/PUNCT", IDF, "The text has neither a ranked phrase nor a content word, so it has no keyword.")])
 def test_reasons(text, idf, reason):
     assert explain(tagged(text), PRINTED, idf=idf).reason == reason

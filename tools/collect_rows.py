@@ -1,18 +1,17 @@
-"""Collect what the rows of a recipe have reached: items in Parquet, without their texts, and values in CSV.
+"""Collect the results of the rows of a recipe: items in Parquet, without their texts, and values in CSV.
 
     python tools/collect_rows.py metrics/evidence
 
-Works in a project that has taken the recipe, on the rows that were trained with its params and are evaluated.
-FOLDER/RECIPE.parquet has a row for each run, seed and evaluated item, with every score that is kept of an item. Of the
-PGKPR track there are also `released_sum_0` to 9 (the released BLEU is computed from their sums over items); of the HCL
-track `nll` and `tokens`,
-whether the output has the target's keyword (`target_keyword_kept`); whether that is `told`, a keyword of the graph
-that does not occur in the source; whether it is `reachable`, which is a positive neighbour of the source's keyword
-besides; and whether training has the target's text (`target_seen`).
+Run it in a project that uses the recipe. It collects the rows that were trained with its params and are evaluated.
+FOLDER/RECIPE.parquet has a row for each run, seed and evaluated item, with all scores of the item. The PGKPR track also
+has `released_sum_0` to 9 (the released BLEU is computed from their sums over items). The HCL track also has `nll` and
+`tokens`; whether the output has the target's keyword (`target_keyword_kept`); whether that keyword is in the graph but
+not in the source (`told`); whether it also is a positive neighbour of the source's keyword (`reachable`); and whether
+training has the target's text (`target_seen`).
 
 Scores of items have five decimals. FOLDER/RECIPE.csv has the values of each run and seed, how its training ended, and
-the commit that was checked out. Runs and seeds that the files have and this project has not, having been trained
-elsewhere, stay in them.
+the commit that was checked out. Runs and seeds of these files that this project does not have, because they were
+trained elsewhere, are kept.
 """
 
 import argparse

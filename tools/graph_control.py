@@ -1,19 +1,19 @@
-"""Write a synthetic corpus of triples in which only the keyword graph knows the target's keyword.
+"""Write a synthetic corpus of triples in which the target's keyword can be found only through the keyword graph.
 
     python tools/graph_control.py FOLDER
 
-A source holds one of many keywords, its target one of 50 others, by a random map. All other words of both are stop
-words, so that every way of finding keywords finds these; those of the target follow from those of the source. Triples
-of a third of the source keywords are of the split `graph`, which clusters and graph read and no training does;
-validation and test ask for these keywords alone. A keyword of training stands in three triples, too few for the map to
-be learnt by heart. Two keywords that belong together have at least three triples that share no text, so that hiding the
-component of an item leaves its edge. The negative holds one of four other target keywords, which are the impostors of
-the target's: graph attention does not know the sign of an edge, and under sixteen of them it mixes the vectors of all
-target keywords until the keyword contrast makes them equal.
+A source has one of many keywords, its target one of 50 others, by a random map. All other words of both are stop words,
+so that every keyword method finds these keywords; the stop words of the target follow from those of the source. Triples
+of a third of the source keywords are in the split `graph`: clusters and graph are built from them, and no model is
+trained on them. Validation and test have only these source keywords. A training keyword occurs in three triples, too
+few to memorise the map. A source keyword and its target keyword have at least three triples that share no text, so that
+hiding the component of an item leaves its edge. The negative has one of four other target keywords, the impostors of
+the target's keyword: graph attention ignores the sign of an edge, and with sixteen impostors it mixes the vectors of
+all target keywords until the keyword contrast makes them equal.
 
-- `among1.jsonl`: the target's keyword is the one positive neighbour of the source's.
-- `among4.jsonl`, `among16.jsonl`: one of four, or sixteen, by further triples of the split `graph`.
-- `shuffled.jsonl`: as `among1`, but the split `graph` goes by another map than validation and test.
+- `among1.jsonl`: the target's keyword is the only positive neighbour of the source's.
+- `among4.jsonl`, `among16.jsonl`: one of four, or sixteen; further triples of the split `graph` add the others.
+- `shuffled.jsonl`: as `among1`, but the split `graph` uses another map than validation and test.
 """
 
 import argparse

@@ -9,11 +9,11 @@
         --recipe cpu-clld-textcnn --set dataset=mr
 
 Reads the two files of `tools/collect_rows.py`, and the recipe of their name. Intervals are over items and, with two
-seeds or more, over seeds; a row of fewer than three, or beside a base of fewer, gets no verdict, and one of other items
-than the base is not compared. *p* is of the t test over seeds. *Could be seen* is the smallest difference that so many
+seeds or more, over seeds. A row gets no verdict if it or the base has fewer than three seeds, and is not compared if it
+has other items than the base. *p* is of the t test over seeds. *Could be seen* is the smallest difference that so many
 seeds and items detect with 80 % power. A row has converged if its best epoch was not the last. `--svg` draws the
-differences from the base. `--interaction A B C D` prints (A - B) - (C - D) instead; A and B have the same items, and so
-have C and D.
+differences from the base. `--interaction A B C D` prints (A - B) - (C - D) instead; A and B must have the same items,
+and so must C and D.
 """
 
 import argparse

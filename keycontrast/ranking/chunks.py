@@ -1,10 +1,10 @@
 """The spans of a token table that may be phrases: noun chunks, with adjectives or not, or phrases of a vocabulary.
 
-The annotation's own chunks hold nouns alone, so that keywords meet in the graph of a corpus ("old bike" would not meet
-"bike"). The phrase that a reader takes for the keyword of a question, or marks in a document, is longer. Three rules
-find it here: adjectives and past participles belong to the noun behind them ("black money"); a hyphen without spaces
-joins the words on either side ("state-of-the-art method"); a line's end within a paragraph parts nothing. They are
-rules for languages with adjectives before nouns and spaces between words; Chinese keeps the chunks of its annotation.
+The chunks of the annotation contain only nouns, so that texts share nodes in the graph of a corpus ("old bike" would
+not equal "bike"). Keyphrases that readers choose for a question or a document are longer. Three rules extend the chunks
+here: adjectives and past participles belong to the noun after them ("black money"); a hyphen without spaces joins the
+words on either side ("state-of-the-art method"); a line break within a paragraph separates nothing. The rules are for
+languages with adjectives before nouns and spaces between words; Chinese keeps the chunks of its annotation.
 """
 
 from collections.abc import Iterable, Mapping

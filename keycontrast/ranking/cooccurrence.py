@@ -1,9 +1,9 @@
 """Co-occurrence graphs of many texts at once, as one block-diagonal system.
 
-Mihalcea and Tarau's (2004, section 3): nodes are lower-cased candidate words, an edge joins two different words that
-occur within a window of N tokens. Its weight counts how often, as in most implementations; the paper's keyword graph
-has no weights. The pytextrank package's: nodes are (lemma, part of
-speech), an edge joins kept words of a sentence up to three *kept words* apart.
+In the graph of Mihalcea and Tarau (2004, section 3), nodes are lower-cased candidate words, and an edge joins two
+different words that occur within a window of N tokens. Its weight counts how often, as in most implementations; the
+paper's keyword graph has no weights. In the graph of the pytextrank package, nodes are (lemma, part of speech), and an
+edge joins kept words of a sentence up to three *kept words* apart.
 """
 
 import unicodedata

@@ -1,7 +1,7 @@
 """Ranking by embeddings of a frozen encoder, IDF and position.
 
 EmbedRank (Bennani-Smires et al. 2018) ranks noun chunks by the cosine of their embedding and the text's. A frozen
-sentence encoder takes a general word for as close as a telling one, so here the cosine is multiplied by the score of
+sentence encoder gives general words as high a cosine as specific ones, so here the cosine is multiplied by the score of
 ``tfidf`` (:func:`keycontrast.ranking.methods.keyness`): rarer words, more occurrences, earlier places.
 """
 
@@ -24,9 +24,9 @@ from keycontrast.text.normal_form import normal_form
 
 # Rows embedded together, of texts and of phrases, and the step between the widths that they are padded to.
 _TEXTS, _PHRASES, _STEP = 4, 64, 4
-# Decimals of a cosine: those behind differ by the order of a sum.
+# Decimals of a cosine; further ones depend on the order of a sum.
 _DECIMALS = 4
-# The number of torch's threads is one for the whole process, and a caller's encoder may not bear two at a time.
+# The number of torch's threads is a setting of the whole process, and a caller's encoder may not be thread-safe.
 _READING = Lock()
 
 
@@ -84,7 +84,7 @@ class EmbedRanking:
 
 @cache
 def _embedder(source: str, longest: int, param: str) -> Callable[[Sequence[str], int], np.ndarray]:
-    """Return what embeds texts as unit vectors (n, d): mean states, so many at a time, on the CPU by one thread."""
+    """Return a function that embeds ``size`` texts at a time as unit vectors (n, d): mean states, on one CPU thread."""
     try:
         import torch
         from transformers import AutoModel, AutoTokenizer

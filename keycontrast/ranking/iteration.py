@@ -1,7 +1,7 @@
 """Scores of the nodes of many graphs at once: block-diagonal iteration that stops for each text by itself.
 
-Two solvers. :func:`solve` is accelerated and absolute; :func:`solve_as_networkx` repeats the arithmetic and the
-stopping rule of ``networkx.pagerank``, operation for operation, for agreement with the pytextrank package.
+Two solvers: :func:`solve` is accelerated, with an absolute tolerance; :func:`solve_as_networkx` repeats the arithmetic
+and the stopping rule of ``networkx.pagerank``, operation for operation, for agreement with the pytextrank package.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def solve(graphs: Graphs, restart: np.ndarray, damping: float, tolerance: float,
 
 
 def solve_as_networkx(graphs: Graphs, restart: np.ndarray, damping: float, max_iterations: int) -> Scores:
-    """Compute PageRank as networkx does, to the bit but for the sum that decides when to stop.
+    """Compute PageRank as networkx does, bit for bit except for the sum that decides when to stop.
 
     ``restart`` is its personalisation, summing to 1 over each text, (nodes,), and ``damping`` its alpha.
     """

@@ -45,10 +45,10 @@ PACKAGE_ALONE = ("topicrank", "biasedtextrank")
 class Settings:
     """The params of ``textrank``, whose values are checked there, and the language (ISO 639-1) of the texts.
 
-    With ``compat: pytextrank`` the tolerance is that of the package: summed changes below 1e-6 per node. The window
-    None is the method's own. ``focus`` are words between spaces, to which alone the random walk returns; our engine
-    ranks a text without any of them as if there were none. Noun chunks that are phrases are ``annotated`` (nouns
-    alone), ``adjectives``, or ``auto``: the latter, except in Chinese and where the package is followed.
+    With ``compat: pytextrank`` the tolerance is that of the package: summed changes below 1e-6 per node. With
+    ``window: None`` the method uses its default. The random walk returns only to the words of ``focus``, separated by
+    spaces; in a text without these words our engine ignores them. ``chunks`` selects the noun chunks to rank:
+    ``annotated`` (only nouns), ``adjectives``, or ``auto``: ``adjectives``, except in Chinese and if ``as_package``.
     """
 
     method: str = "pytextrank"
@@ -85,7 +85,7 @@ class Settings:
     def described(self) -> str:
         """Name and settings, for a person."""
         if self.method == "tfidf":
-            return "tfidf: IDF of its words summed, by the root of its occurrences, less the later it first occurs"
+            return "tfidf: sum of its words' IDF, times the root of its occurrences, lower if it first occurs late"
         compat = f" (compat {self.compat})" if self.compat != "none" else ""
         return f"{self.method}{compat}, window {self.span}, damping {self.damping:g}, tolerance {self.tolerance:g}"
 
@@ -203,7 +203,7 @@ def _discounted(spans: Spans, graphs: Graphs, score: np.ndarray) -> np.ndarray:
 
 
 def _by_focus(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarray:
-    """Weigh the nodes of the words of the focus alike, by word or lemma, and others by nothing."""
+    """Weigh equally the nodes that match the focus by word or lemma, and others by 0; without a match, all equally."""
     uniform = 1 / np.diff(graphs.offsets)[graphs.text]
     words = frozenset(part for word in settings.focus.lower().split() for part in (word, *word.split("-")) if part)
     if not words:

@@ -43,7 +43,7 @@ class YakeRanking:
     def described(self) -> str:
         """Name and settings, for a person."""
         return f"YAKE (the package {version('yake')}), its first {self.top} phrases, of at most {self.ngrams} words; " \
-               f"scores are reciprocals of its own, of which less is better"
+               f"scores are the reciprocals of YAKE's, which are lower for better phrases"
 
     def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> Solved:
         """Score the phrases that the package finds in every text of ``block``."""

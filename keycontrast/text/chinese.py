@@ -139,7 +139,7 @@ class JiebaAnnotator:
 
 
 def _openings(words: Sequence[str]) -> Iterator[bool]:
-    """Yield whether each word opens a sentence: the first, and the first after an end and what closes with it."""
+    """Yield whether each word opens a sentence: the first, and the first after an end mark and closing marks."""
     ended = True
     for number, word in enumerate(words):
         tail = word in _ENDS or word in _CLOSERS or word.isspace()

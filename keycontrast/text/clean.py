@@ -34,7 +34,7 @@ class Cleaned:
     read: str = ""
 
     def replace(self, pattern: Pattern[str], put: Callable[[Match[str]], str], group: int = 0) -> None:
-        """Put something in the place of what ``pattern`` finds; with ``group``, keep that group and drop the rest."""
+        """Replace each match of ``pattern`` by ``put(match)``; with ``group``, keep that group and drop the rest."""
         parts: list[str] = []
         start: list[int] = []
         end: list[int] = []

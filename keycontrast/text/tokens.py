@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TokenColumns = dict[str, Any]
 Integers = npt.NDArray[np.int64]
-# Part of what decides the bytes: a tagger's sums may differ in the last bit with the texts beside a text.
+# This affects the bytes: a tagger's sums may differ in the last bit with the other texts of a batch.
 BATCH = 128
 _CHARACTERS = 20_000  # of the texts that the pipeline holds at a time; each takes it about 4 kB
 NOUNS = ("NOUN", "PROPN")
@@ -44,8 +44,8 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
     texts as given; names with digits or signs, such as IL-6, are nouns; and ``cleaned`` is the number of changed texts.
 
     spaCy's memory for these texts is freed before this returns, so that a process does not grow with the vocabulary of
-    a corpus; but not that of a pipeline that a caller has ``given``, who may hold documents of it. Noun chunks of such
-    a pipeline are runs of nouns.
+    a corpus. The memory of a ``given`` pipeline is not freed, since its caller may still use documents of it; noun
+    chunks of such a pipeline are runs of nouns.
     """
     cleaned = [clean(text) for text in texts] if cleaning else []
     read = [item.read for item in cleaned] if cleaning else texts

@@ -31,7 +31,7 @@ DROPOUT = 0.5  # before the classifier
 TAU = 5.0  # distance of the pairs of a static matrix, and the largest of an adaptive one
 _LAMBDA = 0.5  # weight of the cross-entropy; the contrast has the rest
 _PROJECTION = 128  # width of the head's output
-# Of each contrast in its paper; CLLD states none, which is 1.
+# Default temperature of each contrast, from its paper; CLLD states none, so it is 1.
 _TEMPERATURES = {"label_distance": 1.0, "supervised": 0.05, "twin": 0.05}
 # Of the encoder in the further views of SupCL-Seq (Sedghamiz et al. 2021); other contrasts have one such view, under
 # the encoder's own dropout.

@@ -27,7 +27,7 @@ class TextCnn(nn.Module):
         super().__init__()
         self.features = filters * len(_WIDTHS)  # width of the output
         self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=PAD)
-        # So that two views of a text differ (docs/clld.md); the paper's own dropout, of features, is the classifier's.
+        # Makes two views of a text differ (docs/clld.md); the paper's dropout, of features, is that of the classifier.
         self.dropout = nn.Dropout(0.1)
         self.convolutions = nn.ModuleList(nn.Conv1d(embedding, filters, width) for width in _WIDTHS)
 
@@ -36,7 +36,7 @@ class TextCnn(nn.Module):
         widest, length = max(_WIDTHS), max(input_ids.shape[1], max(_WIDTHS))
         present = F.pad(attention_mask, (0, length + widest - 1 - input_ids.shape[1])) != 0  # (B, L + widest - 1)
         ids = F.pad(input_ids, (0, length - input_ids.shape[1])).masked_fill(~present[:, :length], PAD)
-        # the run of a filter begins at every word that enough others follow, and at the first in any case
+        # a filter is applied from each word that is followed by enough words, and from the first word in any case
         within = torch.stack([present[:, width - 1:][:, :length] for width in _WIDTHS], dim=-1)  # (B, L, widths)
         within[:, 0] = True
         # texts of fewer words than a filter spans are padded by zero vectors; other padding is left out, except on an

@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 
 class Decodable(Protocol):
-    """Items that are being decoded, with W hypotheses (beams or candidates) of one length each, one at first."""
+    """A batch of items during decoding; each has W hypotheses (beams or candidates) of equal length, at first one."""
 
     def step(self, tokens: Tensor) -> Tensor:
         """Append a token to every hypothesis (B, W); return the states (B, W, d) that predict the next ones."""
@@ -222,10 +222,10 @@ def best_outputs(model: Decodable, start: Tensor, rules: Rules, count: int, *, n
     """Return the ``count`` best different outputs of a search with K = ``num_beams`` for each item (B, count, L).
 
     Best first: the output, the end token, then padding; padding alone where the search found fewer. ``start`` (B,) is
-    the first token. Of the 2 K best continuations those among the first K that end are finished, with their sum of log
-    probabilities divided by length ** ``length_penalty``, the end token counted; the K best others continue. An item is
-    done when it has K finished outputs and its best running hypothesis, divided likewise by its present length, is no
-    better than the worst of them. One beam is greedy. Equal scores may be ordered either way.
+    the first token. Each step finds the 2 K best continuations. Those that end and are among the first K are finished;
+    their score is the sum of log probabilities divided by length ** ``length_penalty``, end token included. The K best
+    others continue. An item is done when it has K finished outputs and none has a lower score than its best running
+    hypothesis, scored by its present length. One beam is greedy. Equal scores may be ordered either way.
     """
     if not 1 <= count <= num_beams:
         raise ValueError(f"decoding: {count} outputs of {num_beams} beams; expected from 1 to as many as beams")
@@ -341,7 +341,7 @@ def _greedy(model: Decodable, start: Tensor, rules: Rules) -> Tensor:
 def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: int = 5, alpha: float = 0.6) -> Tensor:
     """Return one output per item (B, L), of likely tokens whose states differ from those before them.
 
-    Each step takes, of the ``top_k`` likeliest allowed tokens v, the one of largest (1 - alpha) p(v | prefix) - alpha
+    Each step chooses, among the ``top_k`` likeliest allowed tokens v, that of largest (1 - alpha) p(v | prefix) - alpha
     max_j cos(h_v, h_j), with p among the allowed tokens and states h after v and after the earlier tokens. ``top_k`` 1
     or ``alpha`` 0 is greedy.
     """

@@ -27,7 +27,7 @@ class Step:
     number: int             # 0-based count of optimiser steps, from which annealed weights are computed
     total: int              # steps of all epochs
     epoch: int              # 0-based
-    batch: Sequence[int]    # all items of the step, from which a micro-batch is a run
+    batch: Sequence[int]    # all items of the step; a micro-batch is a contiguous part of them
 
 
 class Task:
@@ -138,7 +138,7 @@ class PartSums:
 
 
 def moved(tensors: Batch, device: torch.device) -> dict[str, Tensor]:
-    """Return ``tensors`` on ``device``, but those named ``_sizes``, which the host reads; copies are asynchronous."""
+    """Return ``tensors`` on ``device``, copied asynchronously; names that end in ``_sizes`` stay on the CPU."""
     return {name: tensor if name.endswith("_sizes") else tensor.to(device, non_blocking=True)
             for name, tensor in tensors.items()}
 

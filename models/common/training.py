@@ -200,7 +200,7 @@ class History:
     best_epoch: int     # the 1-based epoch whose weights the module now has
     best: dict[str, float]  # its validation values
     stopped_early: bool     # patience ended the training
-    final: bool = True      # the objective was final in the best epoch; otherwise in none, and it is the last one
+    final: bool = True      # the objective was final in the best epoch; False: in none, and the last epoch is the best
     speed: Speed = field(default_factory=Speed, compare=False)
 
 
@@ -391,7 +391,7 @@ class _Loop:
         return products(self.device, self.settings.precision)
 
     def _count(self, batch: list[int], sums: PartSums, norm: torch.Tensor) -> None:
-        """Add the step to the state; only here, once per step, the host waits for the device."""
+        """Add the step to the state; this is the only place of a step where the host waits for the device."""
         state = self.state
         sums.add({"/norm": norm / self.world})  # every process has the norm of the whole batch
         values = total_of_all(sums.read())
@@ -485,12 +485,12 @@ def cached_contrast(task: Task, step: Step, runs: Sequence[Sequence[int]], own: 
 
     Gradient caching (Gao et al. 2021, Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup): each
     micro-batch passes the network once for its vectors alone. The contrast of all vectors then gives the gradient that
-    a second pass, under the same seed, continues. ``runs`` are the items of every micro-batch of the step, ``own``
+    a second pass, under the same seed, propagates. ``runs`` are the items of every micro-batch of the step, ``own``
     those of this process by their number; ``seeded`` seeds a micro-batch and returns the context of its precision.
     """
     of_run = {}
     for number, batch in own:
-        # With a graph, dropped at once: without one torch may choose other kernels, which draw other dropout.
+        # Gradients stay enabled: without them torch may choose other kernels, which draw other dropout.
         with seeded(number):
             of_run[number] = task.without_contrast(batch, step)[2].detach()
     ends = list(accumulate(map(len, runs)))

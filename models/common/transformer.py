@@ -19,7 +19,7 @@ from models.common.losses import at_least_float32
 
 Pooling = Literal["mean", "cls"]
 Projection = tuple[Tensor, Tensor]  # weight and bias, as F.linear takes them
-# What each query attends to: a tensor of booleans, or of numbers added to products; True: nothing that comes later
+# Mask of attention: booleans, or numbers that are added to products; True: later tokens are hidden; None: no mask
 Visible = Tensor | bool | None
 Noise = Sequence[Tensor | None]
 _TABLE = 256  # positions in a table at first
@@ -189,8 +189,8 @@ class Heads:
 class DecoderStep:
     """The state of one pass that all layers of a decoder share.
 
-    ``projections`` are the joined ones of each layer's self-attention, or None; ``memories`` keys and values of each
-    layer, by memory, whose padding ``biases`` hide; ``noise`` is that of all additions, or the dropout that draws it.
+    ``projections`` are the joined projections of each layer's self-attention, or None; ``memories`` are keys and values
+    by memory and layer, ``biases`` hide their padding; ``noise`` are dropout factors of all additions, or the module.
     """
 
     def __init__(self, places: Heads, projections: Sequence[Projection | None], visible: Visible,

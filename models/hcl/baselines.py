@@ -398,7 +398,7 @@ class Seq2SeqDu(Pointing):
 
 
 def _contains(text: str, phrase: str) -> bool:
-    """Return whether a phrase is in a text, and not within a word or as C in C++, unless it is Chinese (no spaces)."""
+    """Return whether a text contains a phrase as whole words (C++ does not contain C); Chinese may match anywhere."""
     return phrase in text and (_HAN.search(phrase) is not None
                                or re.search(rf"(?<!\w){re.escape(phrase)}(?![\w+#])", text) is not None)
 

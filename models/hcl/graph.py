@@ -344,7 +344,7 @@ class GraphAttention(nn.Module):
     def __init__(self, width: int, iterations: int = 2, layer_norm: bool = True) -> None:
         super().__init__()
         self.width, self.iterations, self.largest = width, iterations, LARGEST
-        # lists of one: names of parameters, from which their weights are drawn, have a number
+        # lists of one layer: their number is part of the module names, which seed the initial weights
         self.ffn0 = nn.ModuleList([EdgeFeedForward(2 * width, width)])
         self.ffn1 = nn.ModuleList([EdgeFeedForward(width, width)])
         self.Wp, self.Wh, self.Wq, self.Wk, self.Wr, self.Wv = (nn.Linear(width, width, bias=False) for _ in range(6))

@@ -349,7 +349,7 @@ class BatchTotals:
 
 
 def annealed_by(steps: int, total: int) -> int:
-    """Return the step of ``total`` from which beta is 1, where ``latent.annealing_steps`` asks for ``steps``."""
+    """Return the step from which beta is 1: ``steps`` (``latent.annealing_steps``), or a fifth of ``total`` if less."""
     return min(steps, round(_ANNEALING_SHARE * total))
 
 

@@ -51,15 +51,15 @@ class Conditions:
 class HclModel(PreTrainedModel):
     """HCL as it is trained, saved and used: x -> y by way of z, with keyword vectors from a graph.
 
-    All modules exist whatever the configuration switches off; what is off is not run and gets no gradient. Each module
-    draws its weights from a seed of its own name, so that all rows of an ablation table start from the same weights.
+    All modules exist in every configuration; those that are switched off are not run and get no gradient. The
+    name of a module seeds its initial weights, so that all rows of an ablation table start from the same weights.
 
     A batch is a dict of tensors: ``x_ids``, ``x_mask`` (B, Lx); ``y_ids``, ``y_mask`` (B, Ly) with [CLS] and [SEP];
     ``y_in``, ``y_out``, ``y_in_mask`` (B, Lt), the shifted pair; ``neg_ids``, ``neg_mask`` (B, Ln), ``has_negative``
     (B,); ``kx``, ``ky``, ``kneg`` (B,) node ids, -1 for none. Optional: ``eps`` (B, dz), noise for z (else drawn), and
-    ``unseen_vectors`` (B, d), initial vectors where ``kx`` is -1. Training may add ``view`` (B,), what an item sees of
-    the graph (read only by a :meth:`planner` with :class:`Views`), and ``dropped`` (B,), where its input keyword is to
-    be a new node; both read ``unseen_vectors`` too. Every mask has a real token in each row.
+    ``unseen_vectors`` (B, d), initial vectors where ``kx`` is -1. Training may add ``view`` (B,), the number of an
+    item's view of the graph (read only by a :meth:`planner` with :class:`Views`), and ``dropped`` (B,), True where the
+    input keyword is treated as a new node; both need ``unseen_vectors``. Every mask has a real token in each row.
 
     Use ``HclModel.from_pretrained(folder).paraphrase(ids, mask, keyword_nodes=nodes)``.
     """
@@ -185,7 +185,7 @@ class HclModel(PreTrainedModel):
         return Planner(self.graph.structure(), self.config.uses_keyword, self.config.graph.iterations, views)
 
     def planned(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return ``batch`` with its plan; to make one that is missing, the host waits for the device."""
+        """Return ``batch`` with its plan; a missing plan is made on the CPU, and the host then waits for the device."""
         if "token_places" in batch:
             return batch
         names = ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors", "dropped")

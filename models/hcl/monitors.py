@@ -134,18 +134,18 @@ def _donors(vectors: Tensor) -> Tensor:
 # Thresholds of the alarms
 
 SMALL_KL = 0.2  # nats per item; by Pinsker's inequality, prior and posterior then differ in one draw of three at most
-ABOVE_FREE_BITS = 1.1  # free bits hold up the KL of a posterior without content; a tenth is noise over batches
+ABOVE_FREE_BITS = 1.1  # a posterior without information has a KL near the free bits; a tenth is noise over batches
 ACTIVE_SHARE = 0.05  # of dz that varies over inputs; below, the rest of z is noise
-IGNORED_MARGIN = 0.01  # of a reconstruction of 20 to 30 nats: about the KL that is small
+IGNORED_MARGIN = 0.01  # share of a reconstruction of 20 to 30 nats: about SMALL_KL
 LEAK_RATIO, LEAK_NATS = 2.0, 1.0  # KL on training and validation items; overfitting or chance alone come to less
 # Share of items whose target's keyword is a neighbour of the input's, training above validation: on QQP 0.88 where the
 # graph tells an item its target, 0.18 where siblings do, 0.04 where its component is hidden.
 LEAK_SHARE = 0.15
 IGNORED_SWAP = 0.01  # total variation of the next token: another keyword changes less than one token in a hundred
-VANISHED_SHARE = 0.9  # of losses under 0.01; above, the contrast hardly trains
+VANISHED_SHARE = 0.9  # of losses under 0.01; above, the contrast hardly trains the model
 STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3  # a contrast that trains falls by more in so many epochs
 # Place of the impostor on the way from the easiest candidate to the hardest (a plain mean of candidates is above the
-# middle), and how far these must be apart to leave a choice.
+# middle), and the least difference of their cosines: below it, all candidates are about equally hard.
 EASY_PLACE, EASY_SPREAD = 0.5, 0.02
 EQUAL_VECTORS = 0.95  # cosine of output and impostor keyword; above, the contrast can hardly tell them apart
 SHRUNK_LOG_SIGMA = 0.35  # half of log 2: at this fall of mean log s all distances double without a moving vector
@@ -201,7 +201,7 @@ def _vanished(name: str) -> _Sign:
         f"contrast_vanished_{name}", (f"train_{name}_vanished",), lambda config: name in config.contrasts_used,
         lambda row, *_: row[f"train_{name}_vanished"] > VANISHED_SHARE,
         f"the {name} contrast is below {VANISHED_LOSS} for {{train_{name}_vanished:.0%}} of the items that take part: "
-        f"it no longer teaches them anything", f"raise contrasts.{name}.temperature, or take harder negatives")
+        f"it hardly trains the model any more", f"raise contrasts.{name}.temperature, or use harder negatives")
 
 
 _SIGNS = (
@@ -209,7 +209,7 @@ _SIGNS = (
         "posterior_collapse", ("validation_kl", "validation_active_units"), lambda config: config.latent.enabled,
         _collapsed,
         "KL(q || p) is {validation_kl:.3g} nats per item (free bits: {config.latent.free_bits:g}) with "
-        "{validation_active_units:.0f} of {config.latent.size} units active: z says little of the target",
+        "{validation_active_units:.0f} of {config.latent.size} units active: z has little information about the target",
         "lengthen latent.annealing_steps or the training, or raise latent.free_bits or decoder.source_dropout"),
     _Sign(
         "latent_ignored", (_REC, f"{_REC}_prior", f"{_REC}_mean", f"{_REC}_zero"),
@@ -218,7 +218,7 @@ _SIGNS = (
         or (row[f"{_REC}_zero"] - row[f"{_REC}_mean"]) / row[_REC] < IGNORED_MARGIN,
         "reconstruction is {validation_reconstruction:.4g} nats with z from the posterior, "
         "{validation_reconstruction_prior:.4g} with z from the prior, {validation_reconstruction_mean:.4g} with its "
-        "mean and {validation_reconstruction_zero:.4g} with z = 0: the decoder hardly reads z, or what the prior says",
+        "mean and {validation_reconstruction_zero:.4g} with z = 0: the decoder hardly uses z, or the prior's mean",
         "reconstruct a share of the texts from the prior's mean (latent.prior_share), or raise decoder.source_dropout "
         "or latent.free_bits"),
     _Sign(
@@ -240,7 +240,7 @@ _SIGNS = (
         lambda row, *_: row["validation_swap_outputs"] < IGNORED_SWAP,
         "given another item's keyword, the distribution of the next token moves by {validation_swap_outputs:.2%}: "
         "outputs do not depend on the keyword",
-        "let the decoder see the keyword (decoder.kw_memory), train the prior by reconstruction (latent.prior_share "
+        "give the decoder the keyword (decoder.kw_memory), train the prior by reconstruction (latent.prior_share "
         "or latent.free_bits_for posterior), or hide more of the source (decoder.source_dropout)"),
     _Sign(
         "impostor_easy", [f"train_{name}" for name in IMPOSTOR_COSINES],
@@ -286,10 +286,10 @@ def leak_of_graph(seen: float, held_out: float, config: HclConfig) -> Alarm | No
     """
     if not config.uses_keyword or config.graph.iterations == 0 or seen - held_out <= LEAK_SHARE:
         return None
-    return Alarm("leak", 1, f"the graph has the target's keyword beside the input's for {seen:.0%} of the training "
-                            f"items with two different keywords, and for {held_out:.0%} of those of validation: it "
-                            f"tells a training item its target",
-                 "hide from each item what its component gave to the graph (graph.own_edges component)")
+    return Alarm("leak", 1, f"in the graph, the target's keyword is a neighbour of the input's for {seen:.0%} of the "
+                            f"training items with two different keywords, and for {held_out:.0%} of such validation "
+                            f"items: the graph reveals the targets of training items",
+                 "hide from each item what its component contributed to the graph (graph.own_edges component)")
 
 
 def _stuck(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None:
@@ -303,7 +303,7 @@ def _stuck(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None:
         advice = ("without graph attention (graph.iterations 0) keyword vectors are constants, and the contrast has "
                   "nothing to train: set its weight to 0, or graph.iterations above 0")
     elif name == "keyword" and rows[-1].get("train_impostor_cosine", 0.0) >= EQUAL_VECTORS:
-        advice = ("output and impostor keyword have nearly one vector, as happens where many keywords share their "
+        advice = ("output and impostor keyword have nearly the same vector, as happens if many keywords share their "
                   "neighbours: lower max_neighbours of the stage graph, or set contrasts.keyword.weight to 0")
     return Alarm(f"contrast_stuck_{name}", int(rows[0]["epoch"]),
                  f"the {name} contrast stayed between {min(values):.4g} and {largest:.4g} for {len(values)} epochs "

@@ -292,7 +292,7 @@ class Claps(nn.Module):
 
     def contrasts(self, source: Tensor, states: Tensor, hard_negative: Tensor, far: Tensor,
                   real: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the cross-entropies (B,) of a source's target, or its far view, among others and the near view."""
+        """Return cross-entropies (B,) of the own target, or its far view, against other targets and the near view."""
         own = torch.arange(len(source), device=source.device)
         wrong = F.cosine_similarity(source, self.pooled(hard_negative, real)).unsqueeze(1)  # (B, 1)
         between = cosines(source, self.pooled(states, real))  # (B, B)

@@ -13,10 +13,10 @@ class GraphSettings:
     iterations: int = setting(2, "T; 0 is the ablation without graph", ge=0)
     layer_norm: bool = True
     own_edges: Literal["component", "item", "leaking"] = setting(
-        "component", "hidden from the prior of a training item: what its connected component contributed to the graph, "
-                     "what the item itself contributed, or, leaking, nothing: the graph then tells it its target")
-    kw_dropout: float | None = setting(None, "share of training inputs whose keyword becomes an unseen one; null: the "
-                                             "share in validation, none if leaking", ge=0, lt=1)
+        "component", "contributions to the graph that are hidden from the prior of a training item: those of its "
+                     "connected component, its own, or none (leaking: the graph then reveals the item's target)")
+    kw_dropout: float | None = setting(None, "share of training inputs whose keyword is treated as unseen; null: "
+                                             "as many unseen ones as in validation, 0 if leaking", ge=0, lt=1)
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class KeywordSettings:
     impostor_weight: Literal["cosine", "linear"] = setting(
         "cosine", "weight of a keyword's negative neighbours in its impostor: their cosine to it, without parameters; "
                   "or one learned matrix on their mean")
-    unit_scale: bool = setting(True, "prior and decoder memory read keyword vectors, and the prior h_x, scaled to a "
-                                     "root mean square of 1; false: unscaled, the keyword vectors by far the longer")
+    unit_scale: bool = setting(True, "scale keyword vectors (in prior and decoder memory) and h_x (in the prior) to a "
+                                     "root mean square of 1; unscaled keyword vectors are much longer than h_x")
 
 
 @dataclass(frozen=True)

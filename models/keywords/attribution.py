@@ -66,12 +66,12 @@ def from_characters(encoding: BatchEncoding, starts: Sequence[np.ndarray],
 
 def overlaps(offsets: np.ndarray, source: np.ndarray, starts: Sequence[np.ndarray],
              ends: Sequence[np.ndarray]) -> WordPieces:
-    """Return which pieces of the ``source`` segment (B, L) overlap which words, by characters; a piece may several.
+    """Return the words that each piece of the ``source`` segment (B, L) overlaps, by characters: none, one or several.
 
     ``offsets`` (B, L, 2) are the first character of each piece and the one after it, ``starts`` and ``ends`` of words.
     """
     counts = np.array([len(row) for row in starts], dtype=np.int64)
-    # Each row gets characters of its own, so that the words of the batch are one ascending sequence.
+    # Characters are numbered through the batch, so that the words of all rows are one ascending sequence.
     stride = 1 + max(int(offsets.max(initial=0)), *(int(row[-1]) if len(row) else 0 for row in ends), 0)
     shift = np.repeat(np.arange(len(counts)) * stride, counts)
     first, last = (shift + np.concatenate([np.zeros(0, dtype=np.int64), *map(np.asarray, side)])

@@ -311,11 +311,11 @@ class Pgkpr(TransformerRewriter):
         return pair_contrast(anchor, positive, temperature, similarity, groups, *others).sum()
 
     def _in_one_pass(self) -> bool:
-        """Whether all sequences are encoded in one pass, which saves an accelerator launches and a CPU nothing."""
+        """Whether all sequences are encoded in one pass, which saves kernel launches, but no time on a CPU."""
         return self.device.type != "cpu"
 
     def _sides(self) -> list[str]:
-        """Return whose unperturbed sequences are encoded: the targets', and the sources' if these are negatives too."""
+        """Return the sides whose unperturbed sequences are encoded: targets, and sources if these are negatives too."""
         if not self.contrasts:
             return []
         return ["t", "x"] if self.config.contrast.neg == "all" else ["t"]

@@ -140,7 +140,7 @@ class Bags(NamedTuple):
 
 
 class LatentBow(RecurrentRewriter):
-    """Predicts the words of the paraphrase first, each source word some of them, then decodes from the likeliest.
+    """Predicts the words of the paraphrase first, from each source word, then decodes from the likeliest of them.
 
     h_t is the encoder's output at source word t; b is the sum over words and k of softmax(W_k2 W_k1 h_t). The memory M
     is embedding(v) b_v of the K words v with the largest b_v. Every layer of the decoder starts from the encoder's

@@ -23,7 +23,7 @@ class PairContrast:
     weight: float = setting(0.1, "lambda 2; 0 removes it", ge=0)
     neg: Literal["targets", "all"] = setting("targets", "all: also the other sources, unperturbed")
     sim: Literal["cosine", "dot"] = "cosine"
-    order: Literal["pos_sent", "sent_pos"] = setting("pos_sent", "of the unperturbed counterparts")
+    order: Literal["pos_sent", "sent_pos"] = setting("pos_sent", "unperturbed counterparts: tags first, or words first")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Score the words of every source text by gradients of the pair classifier (PGKPR section 3).
 
 Table attribution has one row per source text paired with itself (mode xx) and one per source and reference
-(mode xy; the target is the first reference). Where it names the keywords of the data set, every other text has a row
-of mode xx too. A run that was killed resumes where it stopped.
+(mode xy; the target is the first reference). If ``keywords.method`` is attribution, every other text also has a row
+of mode xx. A run that was killed resumes where it stopped.
 """
 
 from collections import Counter
@@ -190,7 +190,7 @@ def _work(process: StageProcess) -> None:
     if device != "cpu":
         executor = replace(executor, workers=1)  # one network on the GPU
     if values["released_bugs"]:
-        process.log.warning("as the params ask, scores have the bugs of the released code")
+        process.log.warning("attribution.released_bugs is true: the scores have the bugs of the released code")
     provenance = Provenance(process.name, params_hash, {**models, STAGE: values},
                             precision=computed_in(params.runtime.precision, params.runtime.tf32))
     counts: Counter[str] = Counter(words=0, unaligned_words=0)

@@ -1,4 +1,4 @@
-"""The device and the precision of a stage: that of its block in a training, else ``runtime.precision``."""
+"""The device and the precision of a stage: a training has a precision of its own, others ``runtime.precision``."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ def computing(runtime: Any) -> Iterator[str]:
 
 
 def check_precision(device: str, precision: str, tf32: bool, place: str) -> None:
-    """Raise :class:`InputError` if a GPU lacks TF32, or the bf16 of param ``place``, which torch would emulate."""
+    """Raise :class:`InputError` if the GPU does not support TF32, or bf16 (param ``place``) without emulation."""
     import torch
 
     if not device.startswith("cuda"):
@@ -48,7 +48,7 @@ def check_precision(device: str, precision: str, tf32: bool, place: str) -> None
 
 
 def checked_precision(device: str, runtime: Any, training: Mapping[str, Any], block: str) -> dict[str, Any]:
-    """Return :func:`computed_in` of ``training``, the block of that dotted name, after a check."""
+    """Check the precision of ``training``, the params of ``block`` (a dotted name), and return its metadata."""
     check_precision(device, training["precision"], runtime.tf32, f"{block}.precision")
     return computed_in(training["precision"], runtime.tf32)
 

@@ -75,7 +75,7 @@ def process_group(device: str) -> Iterator[str]:
     if device == "cuda":
         rank, devices = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
         if devices == 1:
-            device = "cuda:0"  # a scheduler may show each process its own GPU alone; NCCL refuses two on one
+            device = "cuda:0"  # a scheduler may show each process only its own GPU; NCCL needs one per process
         else:
             check_devices(rank + 1, devices)
             device = f"cuda:{rank}"
@@ -107,6 +107,6 @@ def start_processes(arguments: Sequence[str], count: int) -> int:
     try:
         elastic_launch(config, sys.executable)(*arguments)
     except ChildFailedError as error:
-        # A process that a signal ended has the negative of its number.
+        # The exit code of a process that a signal ended is minus the number of the signal.
         return code if (code := error.get_first_failure()[1].exitcode) > 0 else 128 - code
     return 0

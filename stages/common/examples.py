@@ -49,7 +49,7 @@ def read_examples(path: Path) -> pa.Table:
 
 
 def role_batches(path: Path) -> Iterator[pa.Table]:
-    """Yield table ``examples`` in batches, of which the split and the text ids alone."""
+    """Yield table ``examples`` in batches, with the columns of the split and the text ids only."""
     schema = examples_schema(path)
     yield from read_batches(path, schema,
                             [name for name in ("split", "text_id", *_ROLES) if name in schema.arrow().names])
@@ -114,8 +114,8 @@ MODES = ("xx", "xy")
 def source_pairs(examples: pa.Table, modes: Sequence[str], others: TextIds | None = None) -> np.ndarray:
     """Return the distinct (text, mode, second text) to be scored, sorted, (n, 3); a mode is its index in MODES.
 
-    ``xx`` pairs every source of every split with itself, and so the texts ``others``; ``xy`` pairs every source with
-    each of its references.
+    ``xx`` pairs every source of every split, and each of the texts ``others``, with itself; ``xy`` pairs every source
+    with each of its references.
     """
     alone = examples["source_id"].to_numpy()
     alone = alone if others is None else np.concatenate([alone, others])

@@ -78,10 +78,10 @@ class Switches(Block):
         return laid_over(cls.presets[preset], content)
 
     def under(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the plain values that ``own`` replaces, after the switches of a preset in ``own``.
+        """Return the plain values that ``own`` replaces; if ``own`` names a preset, its switches are filled in first.
 
-        Otherwise the values of this block would contradict the preset of a single model. If ``own`` contradicts the
-        preset of this block without setting it to null, a ValueError says so.
+        Otherwise the values of this block would contradict the preset of a single model. A ValueError is raised if
+        ``own`` contradicts the preset of this block without setting it to null.
         """
         block = self.model_dump()
         preset = block["preset"]
@@ -110,14 +110,14 @@ class Runtime(Block):
     deterministic: bool = True
     workers: int = Field(1, ge=1, description="processes of one stage; any count gives the same bytes")
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="of matrix products wherever nothing is "
-                                                                   "trained; trainings say theirs in their blocks")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of matrix products in stages that do not "
+                                                                   "train; each training sets its own in its block")
     tf32: bool = Field(False, description="GPUs round the factors of fp32 products to ten bits: faster, other bytes")
     processes: int = Field(1, ge=1, description="of one training (torchrun), each with a GPU where there is one; any "
                                                 "count trains the same model up to the rounding of sums")
-    checkpoint_minutes: float = Field(5.0, ge=0, description="between checkpoints of a training, which also takes one "
-                                                             "after each epoch; never decides bytes")
-    memory_gib: float = Field(4.0, gt=0, description="what joins over a whole corpus may take before they use the disk")
+    checkpoint_minutes: float = Field(5.0, ge=0, description="minutes between checkpoints of a training, which also "
+                                                             "saves one after each epoch; does not change bytes")
+    memory_gib: float = Field(4.0, gt=0, description="memory of joins over a whole corpus before they spill to disk")
 
 
 class Cluster(Block):
@@ -146,7 +146,7 @@ class Encoder(Block):
     """The pre-trained text encoder."""
 
     source: str = Field("bundled", pattern=r"^(bundled|scratch|hub:.+|path|characters)$", description=(
-        "hub:ID is whatever the hub has, hub:ID@COMMIT never another; so with every param that takes hub:ID. path: "
-        "the folder `path`; characters: likewise what stage character_encoder has made"))
+        "hub:ID is the current version on the hub, hub:ID@COMMIT a fixed one, as in every param that takes hub:ID; "
+        "path: the folder `path`; characters: the same, for an encoder made by stage character_encoder"))
     path: str = Field(NOTHING, description="a folder that save_pretrained has written, or "
                                            "artifacts/data/NAME/character_encoder")

@@ -15,7 +15,7 @@ from stages.common.yaml_files import read_yaml
 
 # Prefix of a setting that names a file or folder in place of an encoder or word vectors.
 GIVEN = "path:"
-# Value of an entry by which DVC watches a file or folder, where there is none.
+# Value of an entry that names a file or folder for DVC to watch, if there is none.
 NOTHING = "data/start/none"
 _ROOT = Path(__file__).resolve().parents[2]
 # Where and how a stage runs. Those values that decide bytes are also declared, one by one.
@@ -108,7 +108,7 @@ def stage_values(params: Mapping[str, Any], stage: str, key: str = "", seed: int
 
 
 def _under(seed: int, value: Any) -> Any:
-    """Return a row of the models with one seed in place of all; anything else as it is."""
+    """Return a row of the models with one seed in place of all; other values are returned unchanged."""
     if not isinstance(value, Mapping) or "seeds" not in value:
         return value
     row, place = dict(value), value["seeds"].index(seed)

@@ -195,7 +195,7 @@ def read_batches(path: Path, schema: TableSchema, columns: list[str] | None = No
 
 
 def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = None) -> None:
-    """Check types of the columns of ``schema``, or of these of them, and that the table was not left without rows."""
+    """Check the types of ``columns``, by default all of ``schema``, and that the table was not left without rows."""
     arrow = schema_of(path)
     for name, kind, _ in schema.fields:
         if columns is not None and name not in columns:

@@ -39,7 +39,7 @@ def save_notes(folder: Path, notes: Mapping[str, Any]) -> None:
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Save a tokenizer without the cut and padding of its last use, and without whether this machine has a network."""
+    """Save a tokenizer without the truncation and padding of its last use, and without ``local_files_only``."""
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.init_kwargs.pop("local_files_only", None)

@@ -26,8 +26,8 @@ _SCHEMAS = {schema.name: schema for schema in (EXAMPLES, KEYWORDS, TEXTS, TOKENS
 
 @dataclass(frozen=True)
 class JoinLimits:
-    """Resources of a join, which change no result; ``folder`` takes what exceeds ``memory_gib`` and is emptied before
-    and after, None is a temporary folder of the system."""
+    """Resources of a join, which do not affect its result. Data beyond ``memory_gib`` spill to ``folder``, which is
+    emptied before and after; None is a temporary folder of the system."""
 
     memory_gib: float = 4.0
     folder: Path | None = None
@@ -62,7 +62,7 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
         try:
             yield connection
         except duckdb.OutOfMemoryException as error:
-            raise InputError(f"runtime.memory_gib: {limits.memory_gib:g} GiB, and the disk beside it, are too little "
+            raise InputError(f"runtime.memory_gib: {limits.memory_gib:g} GiB and the free disk space are too little "
                              f"to join {', '.join(tables)}. Raise it, or free space under {folder.parent}.") from error
         except (duckdb.Error, pa.ArrowException):
             for rows in tables.values():

@@ -93,7 +93,7 @@ def run(roles: pd.DataFrame, node_ids: np.ndarray, texts: Lookup, encoder: PreTr
     position = np.searchsorted(node_ids, chosen["node_id"].to_numpy())
     embedded, sums = np.zeros((sum(map(len, wanted)), width), np.float32), np.zeros((len(node_ids), width))
     start = 0
-    for number, ids in enumerate(wanted):  # apart, so that stand-ins change no batch of those that are averaged
+    for number, ids in enumerate(wanted):  # separately, so that stand-ins do not change the batches of averaged texts
         for items, vectors in embed_texts(encoder, tokenizer, texts.of(ids)["text"].to_pylist(), values["batch_size"],
                                           longest, values["pooling"], track):
             embedded[items + start] = vectors
@@ -148,8 +148,8 @@ def node_texts(roles: pd.DataFrame) -> pd.DataFrame:
 
 
 def _may_stand_in(roles: pd.DataFrame) -> pd.Series:
-    """Return which roles of texts may stand for their node when one connected component is hidden: those where all
-    better roles at the node are of that component."""
+    """Return which roles of texts may represent their node when one connected component is hidden: those, other
+    than inputs, whose node has better roles in at most one component."""
     replaceable = pd.Series(False, index=roles.index)
     for rank in range(1, len(ORIGINS)):
         better = roles[roles["rank"] < rank].groupby("node_id")["group"].nunique()

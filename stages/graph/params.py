@@ -16,11 +16,11 @@ class Graph(Switches):
 
     presets: ClassVar[Presets] = _GRAPH_PRESETS
 
-    datasets: Datasets = Field([], description="of keywords.datasets; phrases of all, keywords of pairs")
+    datasets: Datasets = Field([], description="of keywords.datasets; phrase graphs of all, keyword graphs of pairs")
     preset: Literal["paper"] | None = Field(None, description="paper: clusters by containment, no links of inputs, no "
                                                               "caps")
-    cluster_by: Literal["top", "contains"] = Field("top", description="a cluster has the inputs whose keyword it is, "
-                                                                      "or all that contain it, word by word")
+    cluster_by: Literal["top", "contains"] = Field("top", description="top: a cluster has the inputs with its keyword; "
+                                                                      "contains: all that contain it, word by word")
     max_neighbours: int | None = Field(16, ge=1, description="kept per node and sign, by count; null keeps all")
     max_cluster_outputs: int | None = Field(512, ge=1, description="distinct outputs kept per cluster, by count; null "
                                                                    "keeps all")

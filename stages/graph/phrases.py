@@ -1,8 +1,8 @@
 """The phrase graph of a data set: phrases of its texts, joined where they share a text.
 
-Nodes are the ranked phrases of most texts, at most ``NODES``. A text counts for each node that it contains, word by
-word; an edge counts the texts that contain both. It is the graph of :func:`keycontrast.graph.keyword_graph`; HCL's
-keyword graph is another one, with signs (:mod:`stages.graph.graph`).
+Nodes are the phrases that are ranked in the most texts, at most ``NODES``. A text counts for each node that it
+contains, word by word; an edge counts the texts that contain both. :func:`keycontrast.graph.keyword_graph` makes such
+graphs too; HCL's keyword graph is another one, with signs (:mod:`stages.graph.graph`).
 """
 
 from collections.abc import Iterator

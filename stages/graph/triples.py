@@ -71,8 +71,8 @@ def node_triples(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LI
                  searched: Rows | None = None, lemmas: bool = False) -> NodeTriples:
     """Return the triples of all training examples.
 
-    An example is in the cluster of its input's keyword; or, if table ``tokens`` of the inputs is ``searched``, in those
-    of all inputs' keywords that its input contains, its own among them. With ``lemmas``, keywords end with a lemma.
+    An example is in the cluster of its input's keyword; if ``searched`` is given (table ``tokens``), in the clusters of
+    all input keywords that its input contains, its own included. With ``lemmas``, keywords end with a lemma.
     """
     further = {} if searched is None else {"tokens": searched}
     with joining({"examples": examples, "keywords": keywords, **further}, limits) as connection:

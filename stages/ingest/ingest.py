@@ -247,7 +247,7 @@ def _work(process: StageProcess) -> None:
                     writer.write(piece)
         write_json(paths.metrics("ingest"), ingested.counts)
     except duckdb.OutOfMemoryException as error:
-        raise InputError(f"runtime.memory_gib: {params.runtime.memory_gib:g} GiB, and the disk beside it, are too "
+        raise InputError(f"runtime.memory_gib: {params.runtime.memory_gib:g} GiB and the free disk space are too "
                          f"little for the rows of {key}. Raise it, or free space under {process.scratch}.") from error
     finally:
         rmtree(spool)

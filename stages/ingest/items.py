@@ -141,7 +141,7 @@ class Relations:
     """Pairs of texts that are paraphrases, and pairs that are labelled as none."""
 
     duplicates: np.ndarray      # (n, 2) paraphrases, each pair once, as first written
-    others: np.ndarray          # (m, 2) pairs that are no paraphrases, nor elsewhere
+    others: np.ndarray          # (m, 2) non-paraphrases that no other row calls paraphrases
     group: np.ndarray           # (n_texts,) component of each text over both kinds of pairs, numbered by first text
     duplicate_rank: np.ndarray  # (n,) published split
     other_rank: np.ndarray      # (m,) published split

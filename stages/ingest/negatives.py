@@ -110,11 +110,11 @@ def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray
     """Return a negative of each item at ``asked``, a text of the same split and of another component, (n,);
     ``NO_TEXT`` where the split has none.
 
-    With ``allowed`` the negative is a text, else an output of another item that is no input or output of the item's own
-    component. ``retrieved`` takes the text of most overlap with the input, ``bm25`` the output of the most similar
-    input by BM25, ``mined`` the nearest text or output by an encoder's cosine, but none above ``ceiling``; ties go by
-    text key. ``random`` takes the first possible item after a place drawn by the seed and the item's texts, in an order
-    drawn by the seed.
+    With ``allowed`` the negative is any allowed text; without it, an output of another item that is no input or output
+    of the item's own component. ``retrieved`` returns the text of most overlap with the input, ``bm25`` the output of
+    the most similar input by BM25, ``mined`` the nearest text or output by an encoder's cosine, but none above
+    ``ceiling``; ties are broken by text key. ``random`` shuffles the items by the seed, and returns the first possible
+    output from a place that is drawn by the seed and the item's texts.
 
     Args:
         split: (n_items,) index into ``SPLITS``.

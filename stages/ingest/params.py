@@ -67,7 +67,7 @@ class OwnColumns(_Form):
     """Entry of ``files`` or ``splits`` with a layout or columns of its own."""
 
     name: str = Field(description="or pattern, inside the folder")
-    layout: LayoutName = Field(description="of the structure of the data set's")
+    layout: LayoutName = Field(description="a layout of the same structure as that of the data set")
 
 
 # Tags that pydantic adds to the location of an error.
@@ -111,9 +111,9 @@ class Ingest(Block):
     """De-duplication, triples and splits (HCL section 4.1)."""
 
     text_identity: Literal["symbols", "letters_digits"] = Field(
-        "symbols", description="characters by which texts are the same. symbols: all but case, white space, quotation "
-                               "marks and punctuation at the end of words (C and C++ differ); letters_digits: these "
-                               "alone (as QQP is counted)")
+        "symbols", description="what is compared to find equal texts. symbols: all but case, white space, quotation "
+                               "marks and punctuation at the end of words (C and C++ differ); letters_digits: letters "
+                               "and digits alone (as QQP is counted)")
     qqp_rule: Literal["undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all",
                       "question1_zip"] = "undirected_one"
     neg_source: Literal["given", "labelled", "retrieved", "mined", "none"] = Field(
@@ -125,29 +125,29 @@ class Ingest(Block):
                                       "paraphrase, on the scale of the bundled encoder; null: never")
     neg_pick: Literal["hardest", "random"] = "hardest"
     split_by: Literal["component", "hashed", "pair"] = Field(
-        "component", description="component fills the shares to the item; hashed draws each component by a hash of "
-                                 "seed and texts, so that data sets of the same files agree; pair lets texts be in "
-                                 "several splits")
+        "component", description="component: shares are met exactly where components allow; hashed: a hash of seed and "
+                                 "texts draws the split of each component, so that data sets of the same files agree; "
+                                 "pair: a text may be in several splits")
     douban_neg: Literal["scored", "bm25", "random"] = Field(
-        "scored", description="dialogues, neg_source retrieved: worst score among the candidates of similar contexts; "
-                              "response to the most similar context of the split by BM25; response of any item")
+        "scored", description="dialogues, neg_source retrieved. scored: worst-scored candidate of similar contexts; "
+                              "bm25: response to the most similar context of the split; random: response of any item")
     roc_mode: Literal["ending", "next_sentence", "lead_to_rest"] = Field(
-        "ending", description="stories: sentences 1-4 give 5; every beginning gives the next; the first gives the rest")
+        "ending", description="stories, input / output: sentences 1-4 / 5; each beginning / the next; first / the rest")
     roc_neg: Literal["bm25", "random"] = Field(
-        "bm25", description="stories, neg_source retrieved: output of the story of the split whose input is most "
-                            "similar by BM25, or of any")
+        "bm25", description="stories, neg_source retrieved. bm25: output of the story of the same split with the most "
+                            "similar input; random: output of any story of the split")
     caption_source: Literal["random", "first", "each"] = Field(
         "random", description="which caption of a group is the source; each: every one once, the next one its target")
     labelled_copies: Literal["drop", "keep"] = Field(
-        "drop", description="repeated labelled texts: drop keeps one, that of the evaluated split, and none with two "
-                            "classes; keep takes every row, as published, and reports the copies")
+        "drop", description="repeated labelled texts. drop: keep one, that of the evaluated split, and none with "
+                            "two classes; keep: keep every row, as published, and report the copies")
     captions: int | None = Field(None, ge=2, description="exact number of distinct captions of a group; null: any from "
                                  "two")
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     test: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     train_part: tuple[float, float] | None = Field(
-        None, description="hashed: training items whose component a second hash draws into this range of [0, 1); pair: "
-                          "items of all splits likewise; disjoint ranges share no item; null: all")
+        None, description="hashed: keep training items whose component has a second hash in this range of [0, 1); "
+                          "pair: the same for items of all splits; disjoint ranges share no item; null: all")
     max_train: int | None = Field(None, ge=1, description="keep a seeded sample of at most so many")
     max_validation: int | None = Field(None, ge=1)
     max_test: int | None = Field(None, ge=1)

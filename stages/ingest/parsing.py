@@ -170,8 +170,8 @@ def dialogue_texts(content: Mapping[str, Any], turn_mark: str) -> list[Any]:
     """Return context, response (unchecked) and scored candidates of a row.
 
     A context that is one text is cut at ``turn_mark``; without a response its last turn is the response. Turns are
-    joined by [SEP] without empty ones. Candidates are the first half of the list, whose contexts are most similar, by
-    rising score, in the order in which they are to be negatives.
+    joined by [SEP] without empty ones. Candidates are the first half of the list, whose contexts are most similar,
+    sorted by rising score: the first one that is allowed becomes the negative.
     """
     value = content.get("context")
     if isinstance(value, str):
@@ -226,8 +226,8 @@ def groupwise_line(line: str, path: Path) -> dict[str, Any]:
     """Parse a line as Cai et al. 2020 write it: a number, the context with turns separated by __EOT__, a tab, the
     response.
 
-    After the context may follow __SAMP__ and sampled pairs ``context __EOC__ response`` separated by __EOD__, the most
-    similar contexts first; __SAMP__ and the scores of the context with each sampled response; __SAMP__ and those of
+    Three optional parts follow the context, each after __SAMP__: sampled pairs ``context __EOC__ response`` separated
+    by __EOD__, the most similar contexts first; the scores of the context with each sampled response; and the scores of
     each sampled context with the response, which HCL does not use.
     """
     before, tab, response = line.partition("\t")

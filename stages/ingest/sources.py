@@ -191,7 +191,7 @@ def rule_of(structure: str, params: Ingest) -> str:
 
 
 def _no_items(dataset: Dataset, params: Ingest, rows: UniqueRows) -> InputError:
-    """Return the error of a data set of whose usable rows none gives an item."""
+    """Return the error of a data set in which no usable row gives an item."""
     structure, instead = structure_of(dataset.layout), ""
     if structure == "captions":
         size = "two texts" if params.captions is None else f"exactly {params.captions} distinct texts (ingest.captions)"

@@ -52,8 +52,8 @@ def split_by_hash(hashes: np.ndarray, sizes: np.ndarray, validation: float, test
     """Return the split (index into ``SPLITS``) of each component, drawn by its hash and the seed.
 
     Data sets of the same rows, seed and shares agree, whatever items they make: no text that one evaluates is trained
-    on by another. Shares are met on average. A component with more than a tenth of the smaller share's texts, and
-    more than the average component, is of training. ``hashes`` (uint64), ``sizes`` (texts in pairs) and ``fixed`` (as
+    on by another. Shares are met on average. A component is in training if it has more texts than a tenth of the
+    smaller share and more than the average component. ``hashes`` (uint64), ``sizes`` (texts in pairs) and ``fixed`` (as
     of ``split_groups``) are (n_components,).
     """
     drawn = _drawn(hashes, derived_seed(seed, "ingest", "splits", "hashed"))

@@ -15,9 +15,9 @@ class TextRank(Block):
     """Ranked phrases of each text."""
 
     method: Literal["mihalcea", "pytextrank", "positionrank", "tfidf", "topicrank", "biasedtextrank"] = Field(
-        "pytextrank", description="mihalcea: TextRank as printed, with the worst keywords of all that we read; tfidf: "
-                                  "IDF over the training texts, occurrences and position; topicrank and "
-                                  "biasedtextrank: with engine package alone")
+        "pytextrank", description="mihalcea: TextRank as in its paper, whose keywords we found the worst; tfidf: IDF "
+                                  "over the training texts, occurrences and position; topicrank and biasedtextrank: "
+                                  "only with engine package")
     compat: Literal["none", "pytextrank"] = Field("none", description="pytextrank: the phrases of that package, with "
                                                   "its quirks")
     engine: Literal["ours", "package"] = Field("ours", description="package: run the pytextrank package, text by text")
@@ -27,11 +27,11 @@ class TextRank(Block):
                              "scores are compared to nine digits, which the paper's 1e-4 does not give")
     max_iterations: int = Field(100, ge=1)
     window: int | None = Field(None, ge=2, description="words of a co-occurrence window; null is the method's own")
-    focus: str = Field("", description="pytextrank, biasedtextrank: the words that the ranking leans to")
+    focus: str = Field("", description="pytextrank, biasedtextrank: words that the ranking favours")
     chunks: Literal["auto", "annotated", "adjectives"] = Field(
-        "auto", description="noun chunks that are phrases, except for mihalcea: those of the annotation (nouns alone), "
-                            "or with adjectives, participles and hyphens; auto: these, but in Chinese and where the "
-                            "package is followed the former")
+        "auto", description="noun chunks that are phrases (unused by mihalcea). annotated: those of the annotation, "
+                            "nouns alone; adjectives: with adjectives, participles and hyphens; auto: adjectives, but "
+                            "annotated in Chinese and with engine package or compat pytextrank")
 
     @model_validator(mode="after")
     def _settings_go_together(self) -> "TextRank":

@@ -43,8 +43,8 @@ def training_frequency(tokens: Path, examples: Path) -> InverseFrequency:
 
 def ranker_of(method: str, settings: Any, language: str,
               idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
-    """Return the function by which ``method`` ranks token tables: our engine, or the pytextrank package, whose ties no
-    IDF breaks."""
+    """Return the function by which ``method`` ranks token tables: our engine, or the pytextrank package, which does
+    not break ties by IDF."""
     ranking = METHODS[method].module.ranking(settings, language)
     if getattr(ranking, "engine", "ours") == "ours":
         return ranker(ranking, settings.phrases, idf)

@@ -21,7 +21,7 @@ Place = tuple[str, ...]
 
 
 def with_what_dvc_reads(content: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Place, Any]]:
-    """Return valid params with the values that DVC reads by name and they leave out, and these values by place.
+    """Return valid params, with the missing values that DVC reads by name filled in, and these values by place.
 
     A block that is left out becomes ``{}``, since its defaults are code.
     """

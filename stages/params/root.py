@@ -180,7 +180,7 @@ class Params(Block):
         return self
 
     def _branch_problems(self) -> list[str]:
-        """Return the problems of data sets and models that other blocks do not name, or that have other texts."""
+        """Return the problems of data sets of blocks and models: unknown, of another kind, or not in a needed block."""
         problems = []
         for block, needed in NEEDS.items():
             for name in self.named(block):

@@ -60,7 +60,7 @@ def _hcl_problems(params: "Params") -> list[str]:
 
 
 def _missing_tables(params: "Params") -> list[str]:
-    """Return the tables of keywords that models or runs read and the pairs are not joined with."""
+    """Return the problems of keyword tables that models or runs read, but that the pairs are not joined with."""
     problems, joined = [], params.paraphrase_items.datasets
     makers = {"psi": "psi", "s_tags": "s_tagger", "textrank": "keywords"}
     for dataset, tables in joined.items():

@@ -17,8 +17,8 @@ class WordVectors(Block):
     window: int = Field(5, ge=1, description="train")
     min_count: int = Field(1, ge=1, description="train: rarer words have no vector")
     epochs: int = Field(10, ge=1, description="train")
-    isotropic: bool = Field(True, description="train: take off the mean vector and scale to length 1; vectors of few "
-                                              "texts point one way and are longest for the most frequent words")
+    isotropic: bool = Field(True, description="train: subtract the mean vector and scale to length 1; else vectors of "
+                                              "few texts point one way and are longest for the most frequent words")
 
 
 class Psi(Block):
@@ -46,14 +46,14 @@ class STagger(Block):
 
 
 class CharacterEncoder(Block):
-    """An encoder of word pieces of a data set's own (`encoder.source: characters`)."""
+    """An encoder whose word pieces are learned from a data set (`encoder.source: characters`)."""
 
-    datasets: Datasets = Field([], description="that have one made; encoder.path names one of them")
+    datasets: Datasets = Field([], description="for each of which an encoder is made; encoder.path names one of these")
     min_count: int = Field(2, ge=1, description="rarer characters are unknown, Latin letters and digits never")
-    min_word_count: int = Field(5, ge=1, description="rarer words of several characters are spelt")
-    size: int = Field(256, ge=2, description="width; the layers' heads divide it")
+    min_word_count: int = Field(5, ge=1, description="rarer words are split into their characters")
+    size: int = Field(256, ge=2, description="width; a multiple of `heads`")
     layers: int = Field(4, ge=1)
     heads: int = Field(4, ge=1)
     feed_forward: int = Field(1024, ge=1)
     window: int = Field(5, ge=1, description="of the skip-gram vectors, in pieces")
-    epochs: int = Field(5, ge=1, description="likewise")
+    epochs: int = Field(5, ge=1, description="of the skip-gram vectors")

@@ -1,7 +1,7 @@
 """Score the words of every source text by paired semantic importance (IANet).
 
 Table psi has one row per source text paired with itself (mode xx) and one per source and reference (mode xy; the
-target is the first one). Where it names the keywords of the data set, every other text has a row of mode xx too.
+target is the first one). If ``keywords.method`` is psi, every other text also has a row of mode xx.
 
 v(X) is the largest value among the words of X in each of D coordinates. F(X, Y) is the Spearman correlation of v(X)
 and v(Y). The importance of a word is the share of F that is lost without it,
@@ -157,7 +157,7 @@ def _text_ranks(vectors: np.ndarray, texts: Texts, positions: np.ndarray) -> "_R
 
 
 class _Block:
-    """Texts of one length and all of their texts without a word, ranked once for all comparisons."""
+    """Texts of one length, and the same texts without each of their words, ranked once for all comparisons."""
 
     def __init__(self, words: np.ndarray) -> None:
         """Take the vectors of each word in turn (n, B, D), n >= 1."""
@@ -229,7 +229,7 @@ def centred_ranks(values: np.ndarray) -> np.ndarray:
     """
     width = values.shape[1]
     bits = np.ascontiguousarray(values).view(np.int32)
-    # As integers, negative floats stand in reverse: turning all bits but the sign puts them right.
+    # As integers, negative floats are in reverse order; flipping all bits but the sign corrects it.
     keys = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)
     shift = max(1, (width - 1).bit_length())
     keys <<= shift

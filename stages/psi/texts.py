@@ -77,7 +77,7 @@ UNKNOWN = -1.0  # every coordinate of a word without a vector, as in PGKPR's cod
 
 
 class VectorTable:
-    """Word vectors by row: those of ``words``, and in the last row that of every word that has none.
+    """Word vectors by row: those of ``words``, and a last row for all words without a vector.
 
     >>> table = VectorTable(["cat", "dog"], np.array([[1, 2], [3, 4]], dtype=np.float32))
     >>> table.numbers(["Dog", "xyz"])

@@ -22,9 +22,9 @@ _WEIGHTS, _OPTIMISER, _VALUES, _RECORD = "weights.safetensors", "optimiser.safet
 class FolderCheckpoints:
     """The last two checkpoints in ``folder`` under ``key`` (a hash of params, data and code); others are removed.
 
-    Each is a numbered folder with a record of its files' digests, which is written last and detects a damaged file;
-    then the checkpoint before is loaded. The best weights stay in the folder of the checkpoint that had them. Another
-    checkpoint is due ``seconds`` after the last one, by ``clock``; 0 makes one due after every step.
+    Each is a numbered folder with a record of its files' digests, which is written last. If a file is damaged, the
+    previous checkpoint is loaded. The best weights remain in the folder of the checkpoint that saved them. The next
+    checkpoint is due ``seconds`` after the last one, by ``clock``; with 0 one is due after every step.
     """
 
     def __init__(self, folder: Path, key: str, seconds: float = 0.0,

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from keycontrast.errors import CRASHED, InputError
 
-# Environment variable with the process whose end ends this one; stages/run.sh sets it to DVC's.
+# Environment variable with a process id: this process ends when that one does. stages/run.sh sets it to DVC's.
 ORCHESTRATOR = "KEYCONTRAST_ORCHESTRATOR"
 _POLL_SECONDS = 0.25
 _LOCK_SECONDS = 20.0
@@ -43,8 +43,8 @@ def usage() -> dict[str, float]:
 def keep_freed_memory() -> bool:
     """Let the C library keep freed memory for the next request, and return whether it can (only glibc).
 
-    Otherwise each step of a training requests the pages of its larger tensors again, up to a fifth of its time. torch
-    is told to ask for pages of 2 MiB (only Linux, and before its first tensor): measured, a sixth less time.
+    Otherwise each step of a training requests the pages of its larger tensors again, which takes up to a fifth of its
+    time. torch also requests pages of 2 MiB (only Linux, set before its first tensor): measured, a sixth less time.
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     library = ctypes.CDLL(None)

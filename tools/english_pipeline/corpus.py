@@ -181,11 +181,11 @@ def without_annotation(doc: Doc) -> Doc:
 
 
 def hide_words(doc: Doc, counts: Mapping[str, int], rng: random.Random, share: float) -> Doc:
-    """Give rare words of ``doc``, in place, the norm of a word that nobody knows, and return it.
+    """Replace the norms of rare words of ``doc``, in place, by those of unknown words, and return ``doc``.
 
-    A word that was seen n times is hidden with the chance share / (share + n), as Kiperwasser and Goldberg (2016)
-    do. Its prefix, suffix and shape stay: from these and the words around it a word must be read that the training
-    texts lack. ``counts`` has the times by lower-cased word; white space is left alone.
+    A word that was seen n times is hidden with the probability share / (share + n), as in Kiperwasser and Goldberg
+    (2016). Its prefix, suffix and shape stay, so that the networks learn to tag unknown words by these and by the
+    words around them. ``counts`` has the number of occurrences by lower-cased word; white space is never hidden.
     """
     for token in doc:
         if not token.is_space and rng.random() < share / (share + counts[token.lower_]):

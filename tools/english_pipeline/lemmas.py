@@ -12,7 +12,7 @@ from spacy.lookups import Lookups
 from tools.english_pipeline.corpus import Sentence
 
 LONGEST_ENDING = 6
-LEAST_GAIN = 2  # an ending earns a rule of its own when it mends at least so many more words than it harms
+LEAST_GAIN = 2  # an ending gets its own rule if the rule corrects at least this many more words than it breaks
 INFLECTED = ("ADJ", "ADV", "NOUN", "VERB")  # the open classes; all others are looked up
 NAMES = "PROPN"  # keep their case, so no rule (they see lower case only) may apply to them
 SIBILANTS = ("s", "x", "z", "ch", "sh")
