@@ -1,8 +1,8 @@
 """BERTScore (Zhang et al. 2020): greedy cosine over the contextual word pieces of an encoder.
 
-Precision is the mean, over the word pieces of the output, of the best cosine among those of the reference; recall
-the reverse; F1 their harmonic mean. As in the package bert_score, [CLS] and [SEP] have no weight but may be the best
-match of a piece. Values are comparable only under the same encoder and layer.
+Precision is the mean, over the word pieces of the output, of the largest cosine with a word piece of the reference.
+Recall exchanges output and reference; F1 is their harmonic mean. As in the package bert_score, [CLS] and [SEP] have no
+weight but may be the best match of a piece. Values are comparable only under the same encoder and layer.
 """
 
 from collections.abc import Mapping, Sequence

@@ -253,7 +253,7 @@ def self_bleu(texts: Sequence[Text], order: int = ORDERS, sample: int = SELF_BLE
 def _matches_among_others(tokens: Sequence[Sequence[str]], n: int) -> tuple[list[int], list[int]]:
     """Return the clipped matches of order ``n`` of each text against all the others, and its n-grams."""
     grams = [ngrams(words, n) for words in tokens]
-    # The greatest count of a gram among the others is the greatest of all, or the second if that is the text's own.
+    # Among the others, the greatest count of a gram is the overall greatest, or the second if this text has that.
     highest: Counter[tuple[str, ...]] = Counter()
     second: Counter[tuple[str, ...]] = Counter()
     for counts in grams:

@@ -142,8 +142,8 @@ _ALL = [
            "certain and right.", -1, 4, short="NLL"),
     Metric("brier", "Brier", "probabilities", "Squared distance of the probabilities from the right answer, summed "
            "over classes, mean over texts; 0 to 2.", -1, 4, short="Brier"),
-    Metric("ece", "ECE", "probabilities", "Expected calibration error: distance of the probability of the named class "
-           "from the share of texts in which it is right, mean over bins of probability by texts; 0 to 1.", -1, 4,
+    Metric("ece", "ECE", "probabilities", "Expected calibration error: absolute difference between mean probability of "
+           "the predicted class and accuracy in a bin of probability, mean over texts; 0 to 1.", -1, 4,
            short="ECE"),
 ]
 METRICS: Mapping[str, Metric] = {metric.key: metric for metric in _ALL}

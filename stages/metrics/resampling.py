@@ -1,7 +1,7 @@
 """Bootstrap over items, and over seeds and items: intervals of metrics, and paired tests of their differences.
 
-A metric is a :class:`Statistic` of sums over items, so that a resample is a matrix product. An interval over items is
-for the trained models as they are; :func:`over_seeds` also draws seeds.
+A metric is a :class:`Statistic` of sums over items, so that a resample is a matrix product. An interval over items
+treats the trained models as fixed; :func:`over_seeds` also resamples seeds.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -129,8 +129,8 @@ def on_shared_seeds(first: Members, second: Members) -> tuple[Members, Members]:
 def over_seeds(first: Members, second: Members, level: float, seed: int) -> OverSeeds | None:
     """Return the difference of two systems over seeds and items; None if a trained one has a single seed.
 
-    Drawing S seeds from S gives (S - 1) / S of the variance (Davison and Hinkley 1997, 2.3): deviations from the mean
-    over seeds are multiplied by the root of the inverse.
+    Drawing S of S seeds with replacement gives only (S - 1) / S of the variance (Davison and Hinkley 1997, 2.3), so
+    deviations from the mean over seeds are multiplied by sqrt(S / (S - 1)).
     """
     from scipy.special import stdtr, stdtrit  # slow to import: `keycontrast run` imports this module
 

@@ -70,7 +70,7 @@ def keyword_retention(texts: Sequence[str], keywords: Sequence[str | None]) -> l
 
 
 def kept_shares(texts: Sequence[str], keywords: Sequence[Collection[str]]) -> np.ndarray:
-    """Return the share (n,) of its keywords that each text shows, those of equal stems once; NaN without keywords."""
+    """Return the share (n,) of its keywords that each text contains, equal stems counted once; NaN without keywords."""
     shares = np.full(len(texts), np.nan)
     for place, (text, words) in enumerate(zip(texts, keywords, strict=True)):
         wanted = {tuple(_stems(word)) for word in words} - {()}

@@ -1,9 +1,9 @@
 """Compare the runs of each data set on the same items: paired tests, and means over the seeds of a row.
 
 A run with several seeds is compared as a whole, as "hcl (3 seeds)", and seed by seed, as "hcl/14"; baselines take part
-as "baseline copy". All tests are repeated within the strata of the items, if the track has any. A verdict needs the
-interval over seeds and items and the t test over seeds, so that a row of one seed has none. P values are not adjusted
-for the number of pairs.
+as "baseline copy". All tests are repeated within the strata of the items, if the track has any. A verdict combines the
+interval over seeds and items with the t test over seeds, and needs at least three seeds. P values are not adjusted for
+the number of pairs.
 """
 
 from collections.abc import Sequence

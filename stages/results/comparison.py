@@ -38,16 +38,16 @@ PAIRED = TableSchema(
         ("first", pa.string(), "run: all its seeds taken together, or one of them, such as hcl/14; or a baseline"),
         ("second", pa.string(), "run or name that it is compared with"),
         ("items", pa.int64(), "evaluated items"),
-        ("first_value", pa.float64(), "metric of the first, of the seeds that both have if these are several"),
+        ("first_value", pa.float64(), "metric of the first, over the shared seeds if these are several"),
         ("second_value", pa.float64(), "metric of the second"),
         ("difference", pa.float64(), "first minus second"),
         ("low", pa.float64(), "lower end of the bootstrap interval of the difference"),
         ("high", pa.float64(), "upper end"),
         ("p_value", pa.float64(), "two-sided, of the paired bootstrap"),
-        ("seeds", pa.int64(), "seeds that both were trained under, or the smaller number of seeds where they share "
-                              "fewer than two; 1 where a trained one has no more, or both are baselines"),
-        ("low_seeds", pa.float64(), "lower end of the interval over items and seeds; this and what follows is null "
-                                    "where seeds is 1"),
+        ("seeds", pa.int64(), "number of shared seeds, or the smaller number of seeds if fewer than two are shared; "
+                              "1 if a trained system has a single seed, or both are baselines"),
+        ("low_seeds", pa.float64(), "lower end of the interval over items and seeds; this column and the following "
+                                    "ones are null if seeds is 1"),
         ("high_seeds", pa.float64(), "upper end"),
         ("p_seeds", pa.float64(), "two-sided, of the t test over seeds"),
         ("detectable", pa.float64(), "difference that as many seeds and items would find in four tables of five"),
@@ -190,7 +190,7 @@ def _pooled(runs: Sequence[EvaluatedRun], members: Mapping[str, dict[str, Statis
 
 
 def _distinct_baselines(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, EvaluatedRun, str]]:
-    """Yield name, run and key of every distinct baseline; runs whose models have other training items have others."""
+    """Yield name, run and key of every distinct baseline; they differ between models with different training items."""
     seen: dict[str, list[list[str]]] = {}
     for run in runs:
         for baseline in sorted(set(run.scores["system"]) - {"run"}):

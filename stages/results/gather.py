@@ -164,7 +164,7 @@ def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str 
         return (run.dataset, split, _label(comparison, run.dataset, split, run.name),
                 json.dumps([metrics["baselines"], metrics["counts"].get("examples")], sort_keys=True))
 
-    # Runs keep their order within a block, blocks that of their first run.
+    # Runs keep their order within a block; blocks are in the order of their first runs.
     order: dict[tuple[str, str, str, str], int] = {}
     for run in runs:
         order.setdefault(place(run), len(order))

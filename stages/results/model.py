@@ -119,8 +119,8 @@ class System:
 class Difference:
     """One system minus another on one metric, on the same items; see table ``paired``.
 
-    ``over_seeds`` (the interval over items and seeds) is None for one seed, ``sign`` (0 if chance may explain it) below
-    three.
+    ``over_seeds`` (the interval over items and seeds) is None for one seed; ``sign`` (0 if chance may explain the
+    difference) is None for fewer than three seeds.
     """
 
     metric: Metric
@@ -194,7 +194,7 @@ class Block:
 
     @property
     def full(self) -> System | None:
-        """The full method, with which others are compared; of several readings of the paper, the recipe's."""
+        """The full method, with which others are compared; among several, the first without changed settings."""
         candidates = [system for system in self.systems if system.row == self.track.full]
         return min(candidates, key=lambda system: bool(system.changes), default=None)
 
@@ -235,7 +235,7 @@ def _of_seeds(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values_of(runs: Sequence[Mapping[str, Any]], intervals: Mapping[str, Any]) -> dict[str, Value]:
-    """Return mean and standard deviation over ``runs`` of the metrics that all have, with the ``intervals`` of one."""
+    """Return mean and standard deviation over ``runs`` of the metrics that all runs have, and their ``intervals``."""
     values_by_name = {}
     for name in runs[0]:
         values = [float(value) for run in runs if isinstance(value := run.get(name), int | float) and value == value]

@@ -131,7 +131,7 @@ class TrackResults(Track):
         return params.model(model).plain() | self.further_settings(params, model)
 
     def decoding(self, params: Params, run: str) -> dict[str, Any]:
-        """Return all settings of a run, likewise; of a classifier, its split."""
+        """Return all settings of a run, nested like the params; for a classifier, only its split."""
         return {"split": self.runs(params)[run].split} if self.classifies else params.decoding(run).plain()
 
     @property

@@ -99,7 +99,7 @@ def seeds_of_stage(params: "Params | Validated", stage: str, key: str) -> list[i
 
 
 def forget_seeds(params: "Params | Validated", names: Sequence[str], seed: int | None = None) -> None:
-    """Forget the finished results of stage instances with a seed, or with all of theirs."""
+    """Delete the kept results of stage instances, for one seed or for all their seeds."""
     instances = [name.partition("@")[::2] for name in names]
     for stage, key in instances if seed is not None else ():
         seed_of(f"{stage}@{key}" if key else stage, seeds_of_stage(params, stage, key), seed)

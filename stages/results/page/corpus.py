@@ -78,7 +78,7 @@ def read_dataset(name: str, settings: Mapping[str, Any], first: bool = False) ->
 
 
 def read_tops(paths: DatasetPaths, keywords: pd.DataFrame | None, compared: bool) -> dict[str, list[tuple[str, int]]]:
-    """Return by method, or under ``chosen``, the keywords that are the best of most texts, and the number of these."""
+    """Return by method, or under ``chosen``, the keywords that rank first in most texts, with the number of texts."""
     path = paths.table(KEYWORD_COMPARISON.name)
     if compared and path.exists():
         counts: dict[str, Counter[str]] = {name: Counter() for name in METHODS}
@@ -165,8 +165,8 @@ def _selected(paths: DatasetPaths, schema: TableSchema, column: str, values: Ite
 def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
     """Return the data of ``graph`` that the page embeds, within ``budget`` bytes.
 
-    They are ``names``, phrases, those that can be opened first; ``nodes``, for each of these [texts, neighbours, shown
-    neighbours as [place, weight, …], places of texts]; ``texts``, [text_id, text]; ``total``, phrases of the graph.
+    ``names`` lists the phrases, those that can be opened first. ``nodes`` has for each of these [texts, neighbours,
+    shown neighbours as [place, weight, …], places of texts], ``texts`` [text_id, text]. ``total`` counts all phrases.
     """
     texts: dict[int, list[Any]] = {}
     used = 0

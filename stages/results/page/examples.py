@@ -44,7 +44,7 @@ def _example(number: int, rows: Mapping[str, Any], many: bool) -> Example:
 
 
 def segments(text: str, keywords: Sequence[str | None]) -> list[tuple[str, bool]]:
-    """Cut ``text`` at keywords, whole words but in Chinese and Japanese; return pieces, and which are keywords."""
+    """Split ``text`` at keywords (whole words, but in Chinese and Japanese); return pieces, and which are keywords."""
     known = sorted({word for word in keywords if word and word != NO_KEYWORD}, key=lambda word: (-len(word), word))
     if not known:
         return [(text, False)] if text else []

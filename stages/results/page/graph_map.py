@@ -86,8 +86,7 @@ def _map(kind: str, width: int, height: int, limit: int, nodes: pd.DataFrame, ed
 
 
 def largest_components(nodes: pd.DataFrame, limit: int) -> list[int]:
-    """Return at most ``limit`` rows of the largest components; of a component that is too large, those of most texts.
-    """
+    """Return at most ``limit`` rows: the largest components first, and within a component the rows of most texts."""
     order = nodes.assign(size=nodes.groupby("component")["component"].transform("size")).sort_values(
         ["size", "component", "texts"], ascending=[False, True, False], kind="stable")
     return order.index[:limit].tolist()

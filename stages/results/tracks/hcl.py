@@ -20,8 +20,8 @@ _QUESTIONS = (
              "weights.", r"loss|reconstruction|kl|{contrasts}"),
     Question("Is the latent variable used?", "Signs of posterior collapse are a KL near zero, few active units, and a "
              "reconstruction that is as good with z from the prior, with its mean, or with z = 0, as with z from the "
-             "posterior. A training KL far below that of validation means that the prior knows more of training "
-             "items.", r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*"),
+             "posterior. A training KL far below that of validation means that the prior has more information "
+             "on training items.", r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*"),
     Question("Does the keyword affect the outputs?", "The change of the distribution of each next token under another "
              "item's keyword, as total variation.", r"swap_.*"),
     Question("Are the contrasts still effective?", "For each contrast: masked, the share of items without it; of the "

@@ -1,4 +1,4 @@
-"""Tables of results and metrics that the tracks whose runs write texts share."""
+"""Result tables and metrics that are shared by the tracks that generate texts."""
 
 import numpy as np
 import pandas as pd

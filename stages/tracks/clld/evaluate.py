@@ -27,7 +27,7 @@ STAGE = "evaluate_clld"
 LEADING = ["accuracy", "macro_f1"]
 BINS = 15  # of equal width, for calibration
 _SMALLEST = float(np.finfo(np.float64).tiny)
-# Of a system the index of the class of each text (n,), and the probabilities of the classes (n, N) if it has any.
+# The predicted class index of each text (n,), and the class probabilities (n, N) if the system has any.
 System = tuple[np.ndarray, np.ndarray | None]
 
 

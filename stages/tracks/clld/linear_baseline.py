@@ -1,6 +1,6 @@
 """Classify the texts of a data set by logistic regression on TF-IDF, a baseline that papers omit.
 
-Its regularisation is chosen on the validation split; of equal accuracies the strongest is chosen.
+The regularisation strength is chosen on the validation split; if accuracies are equal, the strongest one is chosen.
 """
 
 import warnings
@@ -24,7 +24,7 @@ from stages.tracks.clld.tables import LINEAR_BASELINE, class_numbers, classes_of
 STAGE = "linear_baseline"
 # Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.textcnn).
 WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
-STRENGTHS = (1.0, 10.0, 100.0)  # inverse regularisation C; of equals the smallest is taken
+STRENGTHS = (1.0, 10.0, 100.0)  # inverse regularisation C; if accuracies are equal, the smallest is chosen
 _ITERATIONS = 1000  # of the solver (L-BFGS)
 _DECIMALS = 6
 

@@ -29,8 +29,8 @@ class ClldTraining(Block):
     micro_batch: int = Field(128, ge=1, description="texts per forward pass; gradients are accumulated")
     learning_rate: float | None = Field(None, gt=0, description="null: 2e-5, and 1e-3 for textcnn")
     schedule: Literal["constant", "linear"] | None = Field(
-        None, description="of the rates. null: a rise over a tenth of all steps, then linear, down to 0; constant for "
-                          "textcnn. Named ones have no rise")
+        None, description="of the learning rates. null: warm-up over a tenth of all steps, then linear decay to 0; "
+                          "constant for textcnn. Named schedules have no warm-up")
     precision: Literal["fp32", "bf16"] = "fp32"
     bucket: bool = Field(False, description="batches of texts of similar length, which are then each other's "
                                             "negatives; less padding")

@@ -109,7 +109,7 @@ def build(values: Mapping[str, Any], contrast: str, pairs: Pairs, classes: Seque
         loaded, tokenizer = networks.load_text_encoder(encoder.location, encoder.pretrained)
         model = ClldModel.over(loaded, classes, **shared)
     except ValueError as error:
-        raise InputError(f"models.clld: the encoder cannot be taken as train_clld asks for it: {error}.") from error
+        raise InputError(f"models.clld: the encoder does not fit the settings of train_clld: {error}.") from error
     if values["max_length"] > longest_input(loaded):
         raise InputError(f"train_clld.max_length: {values['max_length']} tokens are more than the "
                          f"{longest_input(loaded)} that the encoder can read; lower it.")
@@ -133,8 +133,8 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
         open_bar: OpenBar | None = None) -> TrainedClassifier:
     """Train a classifier on the training texts and keep the epoch of best validation accuracy.
 
-    Of equal accuracies the smaller validation loss is better, then the earlier epoch. The test split only gives names
-    of classes. ``values`` are those of :func:`with_own_rates`, ``pairs`` are for ``static_tau_pairs``.
+    If accuracies are equal, the smaller validation loss decides, then the earlier epoch. The test split contributes
+    only class names. ``values`` come from :func:`with_own_rates`, ``pairs`` are for ``static_tau_pairs``.
     """
     training, classes, length = values["training"], classes_of(items), values["max_length"]
     parts = {split: items[items["split"] == split] for split in ("train", "validation")}
@@ -159,7 +159,7 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
 
 
 def _scheduled(settings: Settings, n_train: int) -> tuple[Settings, AdaptiveSchedule]:
-    """Return the schedule, and settings that keep no epoch before its first update, which would be one of CT+CL."""
+    """Return the schedule, and settings that select no epoch before its first update, which would be CT+CL."""
     schedule = AdaptiveSchedule(settings.epochs, settings.steps_per_epoch(n_train))
     first = next(filter(schedule.updates, range(1, schedule.total_steps)), None)  # no step feels one after the last
     if first is None:

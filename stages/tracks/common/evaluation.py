@@ -104,7 +104,7 @@ class Resampling:
 
     resamples: int = 1000
     level: float = 0.95
-    seed: int = 0   # the project's; resamples, shuffled references and the sample of self-BLEU have their own of it
+    seed: int = 0   # of the project; resamples, shuffled references and the self-BLEU sample derive their seeds from it
 
     @classmethod
     def of(cls, params: Params) -> "Resampling":

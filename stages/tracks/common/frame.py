@@ -1,6 +1,6 @@
 """Stages that process the seeds of a row one after another, and skip finished ones.
 
-The results of each seed are kept beside the stage's outs, since DVC removes these before a stage runs.
+Copies of the results of each seed are kept outside the stage's outs, since DVC removes the outs before a stage runs.
 """
 
 import json
@@ -70,13 +70,13 @@ class Finished:
 
 
 def forget(stage: str, instance: str, seed: int | None = None) -> None:
-    """Forget the finished results of a stage instance, under one seed or all."""
+    """Delete the kept results of a stage instance, for one seed or for all."""
     place = FINISHED / stage / instance
     shutil.rmtree(place if seed is None else place / str(seed), ignore_errors=True)
 
 
 def forget_others(root: Path, known: Collection[tuple[str, str, int]]) -> None:
-    """Forget the results of all but the ``known`` stages, instances and seeds of the project at ``root``."""
+    """Delete the kept results of all but the ``known`` stages, instances and seeds of the project at ``root``."""
     for place in sorted((root / FINISHED).glob("*/*/*")):
         stage, instance, seed = place.relative_to(root / FINISHED).parts
         if not seed.isdigit() or (stage, instance, int(seed)) not in known:
@@ -133,7 +133,7 @@ def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths
 
 
 def split_of(items: pd.DataFrame, split: str, table: str) -> pd.DataFrame:
-    """Return the rows of a split of ``items``, which are of ``table``; there must be some."""
+    """Return the rows of ``split`` in ``items``; an empty split is an ``InputError``, which names ``table``."""
     chosen = items[items["split"] == split]
     if chosen.empty:
         raise InputError(f"table {table}: the {split} split is empty. Give more data, or a larger share to that split "

@@ -28,7 +28,7 @@ def written_forms(tokens: Iterable[pa.Table], text_ids: np.ndarray) -> dict[str,
         forms = pc.value_counts(inside)
         counts.update(dict(zip(forms.field("values").to_pylist(), forms.field("counts").to_pylist(), strict=True)))
     best: dict[str, str] = {}
-    # by count; of equals the one in small letters, then by the alphabet
+    # the most frequent form first; if counts are equal, lower case first, then in alphabetical order
     for form in sorted(counts, key=lambda form: (-counts[form], not form.islower(), form)):
         best.setdefault(form.lower(), form)
     return {word: form for word, form in best.items() if word != form}
@@ -37,8 +37,8 @@ def written_forms(tokens: Iterable[pa.Table], text_ids: np.ndarray) -> dict[str,
 def forms_of(tokens: Sequence[str], starts: Sequence[bool]) -> dict[str, str]:
     """Return the spelling of a text's words with capitals.
 
-    A text with a capital in every word, as headlines have, gives none, and a word that begins a sentence (``starts``)
-    only by further capitals.
+    A text whose words all begin with a capital, such as a headline, gives none. A word that begins a sentence
+    (``starts``) counts only if it has further capitals.
     """
     inside = [token for token, first in zip(tokens, starts, strict=True) if not first and token.isalpha()]
     if len(inside) > _FEW and not any(token[0].islower() for token in inside):

@@ -52,7 +52,7 @@ class Track:
 
     name: str           # in params, artifacts and stages
     title: str          # as people write it
-    schemas: Mapping[str, TableSchema]  # of items, predictions, scores, and what else is not as its file is called
+    schemas: Mapping[str, TableSchema]  # of the files predictions and scores
     classifies: bool = False    # runs name classes, scored by the stage that computes them, and write no texts
     # Given params and a model, the source of the pretrained weights that it starts from; None for none.
     encoder: Callable[["Params | Validated", str], str | None] = lambda params, name: None
@@ -85,7 +85,7 @@ class Track:
     def predictor(self, asked: Asked, finding: Finding, device: str) -> Any:
         """Return ``NewTexts`` of module ``predicts_in``, whose code is loaded only here.
 
-        Its ``lines`` returns a plain dictionary for each of a list of texts, of about ``batch_size``.
+        Its method ``lines`` returns a plain dictionary for each text of a list of about ``batch_size`` texts.
         """
         folder = ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
         module = import_module(f"stages.tracks.{self.name}.{self.predicts_in}")

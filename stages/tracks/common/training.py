@@ -59,9 +59,9 @@ class ModelFolder:
     """The files of a trained model besides weights and history."""
 
     card: str                       # README of the folder, from :func:`model_card`
-    notes: Mapping[str, Any]        # plain values by file name, which the model needs away from its artifacts
-    tables: Sequence[Table]         # what it was trained and is evaluated on, and whatever else is a table
-    metrics: Mapping[str, Any]      # content of ``metrics.json`` beside which epoch was kept
+    notes: Mapping[str, Any]        # plain values by file name, needed to use the model without its artifacts
+    tables: Sequence[Table]         # the items of training and evaluation, and further tables
+    metrics: Mapping[str, Any]      # content of ``metrics.json`` besides the selected epoch
     tokenizer: PreTrainedTokenizerBase | None = None    # None for a model that reads words
     warnings: Sequence[str] = ()    # logged once the model is trained
 

@@ -178,9 +178,9 @@ class CandidateBatches(TripleBatches):
     """Triples with candidates beside them; see :class:`models.hcl.baselines.GroupWise` for their tensors.
 
     The candidates ``chosen`` (n, C) of an item are the items with the five most and five of the least similar inputs by
-    BM25 over word pieces, ties in random order. On side 0 their inputs stand beside its target, on side 1 their targets
-    beside its input. ``scores`` (n, 2, C) are TF-IDF cosines of these pairs; or, by ``label``, 1 for a pair of the
-    training split and 0 for others. The item itself is a candidate only by ``label``.
+    BM25 over word pieces, ties in random order. On side 0 their inputs are paired with its target, on side 1 their
+    targets with its input. ``scores`` (n, 2, C) are TF-IDF cosines of these pairs; or, by ``label``, 1 for a pair of
+    the training split and 0 for others. The item itself is a candidate only by ``label``.
     """
 
     def __init__(self, *args: Any, score: str, seed: int) -> None:

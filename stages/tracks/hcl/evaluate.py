@@ -17,7 +17,7 @@ from stages.run.process import run_stage
 from stages.tracks.common import evaluation as frame
 from stages.tracks.common.schemas import LIKELIHOODS, SCORES, keyword_columns
 
-LEADING = [f"bleu_{order}" for order in range(1, 5)]  # the reading that fits the paper's table; others stand beside it
+LEADING = [f"bleu_{order}" for order in range(1, 5)]  # the variant that fits the paper's table; others are reported too
 
 
 def run(given: frame.Evaluated, likelihoods: pd.DataFrame) -> frame.Evaluation:

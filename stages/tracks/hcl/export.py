@@ -75,8 +75,8 @@ def write_start(weights: Path, folder: Path) -> None:
     changed = [name for name, value in pretrained.state_dict().items()
                if not torch.equal(value, model.encoder.state_dict()[name])]
     if changed:
-        raise InputError(f"{weights}: its encoder was trained too ({changed[0]}), and a start does not bring one "
-                         f"along. Freeze it whole: train_hcl.training.freeze_layers, as many as it has.")
+        raise InputError(f"{weights}: its encoder was trained too ({changed[0]}), and a start contains no "
+                         f"encoder. Freeze it whole: set train_hcl.training.freeze_layers to the number of its layers.")
     tensors = {name: value.to(torch.float16) for name, value in _trained(model).items()}
     facts = {"encoder": on.encoder, "config": {**model.config.to_dict(), "num_nodes": 0, "num_edges": 0}}
     save_file(tensors, folder / _WEIGHTS)

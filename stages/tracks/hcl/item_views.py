@@ -26,7 +26,7 @@ BLOCK = 4_000_000
 _ROWS = 8192
 NOBODY = -1
 _RANKS = 3
-# In the order in which their texts stand for a keyword, and whose text each is.
+# Columns of text ids, in the order in which their texts represent a keyword, each with the column of the text's owner.
 _ROLES = {"source_id": "owner", "target_id": "owner", "negative_id": "negative_owner"}
 _GOLDEN = 0.6180339887498949  # fractions of its multiples are spread evenly
 
@@ -49,8 +49,8 @@ class ItemViews:
     views: Views | None     # all views of the graph; None if every item sees the whole
     view: Tensor            # of each item (n,)
     vectors: Tensor         # embedding of each item's input text (n, d), the start of its keyword as a new node
-    draws: Tensor           # a number of each item's in [0, 1), by which it loses its keyword in some epochs (n,)
-    dropout: float          # share of items that do
+    draws: Tensor           # a number in [0, 1) of each item, which decides in which epochs its keyword is dropped (n,)
+    dropout: float          # share of items whose keyword is dropped in an epoch
 
     def of(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the tensors of a batch of ``items``."""
@@ -100,7 +100,7 @@ def _owned(examples: pd.DataFrame, own_edges: str) -> pd.DataFrame:
 
 
 def leaks(items: pd.DataFrame, graph: KeywordGraph, item_views: ItemViews | None) -> dict[str, dict[str, float]]:
-    """Return, by split, how far the graph reveals the target keyword, in training as the items see the graph.
+    """Return, by split, how far the graph reveals the target keyword; training items see it through their views.
 
     ``target_is_neighbour`` and ``target_is_only_neighbour`` are shares of the items whose input and target have
     different keywords, ``without_neighbour`` and ``unseen`` (whose keyword is no node) of all items.
@@ -170,7 +170,7 @@ def _offsets(group: np.ndarray, groups: int) -> Tensor:
 
 def _dropout(settings: Mapping[str, Any], items: pd.DataFrame, graph: KeywordGraph, views: Views | None,
              view: Tensor) -> float:
-    """Return the share of training items that lose their keyword: as given, or the excess in validation."""
+    """Return the keyword dropout: as set, or such that unseen keywords are as frequent as in validation."""
     if settings["kw_dropout"] is not None:
         return float(settings["kw_dropout"])
     if views is None:

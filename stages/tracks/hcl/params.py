@@ -45,7 +45,7 @@ class Seq2Seq(Block):
 
 
 class Cvae(Block):
-    """The CVAE of GRUs (Zhao et al. 2017). With clip 5.0, Adam at 1e-3 and batches of 30 the released code's."""
+    """The CVAE of GRUs (Zhao et al. 2017); the released code also has clip 5.0, Adam at 1e-3 and batches of 30."""
 
     embedding: int = Field(200, ge=1)
     encoder: int = Field(300, ge=1, description="per direction")
@@ -80,8 +80,8 @@ class Pretrained(Sizes):
     """A model of ``transformers``: pretrained, or a small one of the same architecture from scratch."""
 
     source: str | None = Field(None, pattern="^(hub:.+|path)$", description=(
-        "hub:ID, or path: the folder that `init` of the model names, with weights (safetensors) and tokenizer, whose "
-        "sizes then hold; null: from scratch, of the sizes here, over the encoder's word pieces"))
+        "hub:ID, or path: the folder that `init` of the model names, with weights (safetensors) and tokenizer; its "
+        "sizes replace those here. null: from scratch, with the sizes here and the encoder's word pieces"))
     layers: int = Field(4, ge=1, description="of T5 in encoder and decoder each")
     heads: int = Field(4, ge=1)
     width: int = Field(256, ge=1)

@@ -88,7 +88,7 @@ def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
 
 
 def draw(items: pd.DataFrame, fits: np.ndarray, size: int, seed: int, name: str) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return ``size`` random ``items``, those that fit first, and counts."""
+    """Return ``size`` random ``items``, those marked in ``fits`` before any others, and counts."""
     order = np.argsort(items["example_id"].to_numpy(), kind="stable")
     shuffled = order[generator(seed, STAGE, name).permutation(len(order))]
     chosen = np.concatenate([shuffled[fits[shuffled]], shuffled[~fits[shuffled]]])[:size]

@@ -38,7 +38,7 @@ from stages.tracks.hcl.export import read_start
 from stages.tracks.hcl.item_views import GraphTables, ItemViews, leaks, views_of_items
 
 _GRAPH = (EDGES, NODE_VECTORS, CLUSTERS, TEXT_VECTORS)
-_OF_PLAN = ("view", "unseen_vectors")  # of a training batch: what its plan alone reads
+_OF_PLAN = ("view", "unseen_vectors")  # tensors of a training batch that only its plan reads
 _SEEN = 256  # training items whose KL is compared with that of validation items
 _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
@@ -192,7 +192,7 @@ class HclTask(Task):
         self.has_impostor = torch.cat([self.planner.impostors(of_y, of_neg)[2] for of_y, of_neg in chunks])
 
     def parameter_groups(self) -> Sequence[Parameters]:
-        """Return the parameters of the encoder, of another model's, and all others, each with its rate."""
+        """Return the parameters of the encoder, those copied from another model, and all others, each with its rate."""
         rate = self.settings["learning_rate"]
         groups: dict[str, list[nn.Parameter]] = {"encoder": [], "restarted": [], "rest": []}
         for name, parameter in self.model.named_parameters():

@@ -2,8 +2,8 @@
 
 Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``baselines``, ``intervals``
 (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``. Texts are compared word by word, as the
-language pipeline cut them, under two norms (docs/pgkpr.md): names that begin with ``released`` are of the form in which
-PGKPR's code compares texts, cut and with [unk] for words outside the vocabulary, all others of whole texts.
+language pipeline cut them, under two norms (docs/pgkpr.md): metrics named ``released_*`` compare texts as PGKPR's code
+does, cut and with [unk] for words outside the vocabulary; all other metrics compare whole texts.
 """
 
 from collections.abc import Collection, Mapping, Sequence

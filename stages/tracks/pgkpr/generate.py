@@ -130,11 +130,11 @@ class NewTexts:
         self._language, self._written = asked.params.datasets[dataset].language, finding.written(dataset)
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
-        """Return ``source``, ``prediction``, and for a model with keywords these, of each text.
+        """Return ``source``, ``prediction`` and ``words`` of each text, and the keywords if the model reads any.
 
-        ``prediction`` is readable, ``words`` is the output of the model; ``n_best`` lists both of each of the best
-        outputs. ``unknown_words`` are read as [unk], ``cut_words`` not at all; ``keyword_missing`` are given words that
-        are not among the words read. All are left out if empty.
+        ``prediction`` is readable, ``words`` is the output of the model; ``n_best`` lists both for each of the best
+        outputs. ``unknown_words`` are read as [unk], ``cut_words`` are not read; ``keyword_missing`` are given keywords
+        that are not among the words read. Empty lists are left out.
         """
         chunk = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
         tokens = self._annotated(chunk).sort_by("text_id")
@@ -172,7 +172,7 @@ class NewTexts:
                                       for words in items["source_words"]])
         if self._which is None:
             return items.assign(mask=[np.zeros(len(row), dtype=bool) for row in items["source_words"]])
-        rows = items.assign(example_id=texts)     # the text itself names its coins
+        rows = items.assign(example_id=texts)     # the text itself seeds its coin flips
         if self._marks is not None:
             marks = read.aligned("table tokens", np.arange(len(texts)), self._marks(chunk, tokens)).to_pylist()
             rows = rows.assign(**{pgkpr.COLUMNS[self._which]: marks})

@@ -139,7 +139,7 @@ def released_form(words: Sequence[str], known: Collection[str], limit: int) -> l
     return [word if word in known else UNKNOWN for word in words[:limit]]
 
 
-# Texts by ascending id, with their tokens in lower case but for those of white space, and which tokens these are.
+# Texts by ascending id: their tokens in lower case without white space, and which tokens were kept.
 WORD_ROWS = pa.schema([("text_id", pa.int64()), ("words", STRINGS), ("tags", STRINGS), ("kept", pa.list_(pa.bool_()))])
 STALE = "The tables were made from different texts: run the stages from ingest on again with `keycontrast run`."
 
@@ -163,7 +163,7 @@ class TextWords:
         return np.searchsorted(self.ids, text_ids)
 
     def aligned(self, table: str, text_ids: np.ndarray, lists: pa.ChunkedArray) -> pa.ListArray:
-        """Return ``lists``, aligned with the tokens of the texts ``text_ids`` (R,), aligned with their words."""
+        """Return ``lists``, which has a value per token of the texts ``text_ids`` (R,), for their words alone."""
         at = self.positions(text_ids)
         lengths, given = np.diff(self.offsets)[at], list_lengths(lists)
         wrong = np.flatnonzero(lengths != given)
@@ -228,9 +228,9 @@ def _combined(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray, max_length: int) -> pa.ListArray:
     """Return which tokens of each text are keywords by table ``textrank``: a list each.
 
-    Phrases give their words best phrase first, and within a phrase the last word first, which is its head, until
-    round(``expected``) words of the first ``max_length`` of the text (T,) are marked. With the sums of attribution
-    scores of these as ``expected``, two methods are compared at one share of words.
+    Words are marked phrase by phrase, the best phrase first, and from the last word of a phrase, its head, to the
+    first, until round(``expected``) of the first ``max_length`` words of each text (T,) are marked. If ``expected`` is
+    the sum of the attribution scores of these words, both methods mark the same share of words.
     """
     rows = ranking.filter(pc.greater(ranking["rank"], 0)).sort_by([("text_id", "ascending"), ("rank", "ascending")])
     text = words.positions(rows["text_id"].to_numpy())
@@ -252,8 +252,8 @@ def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray, max_
     return pa.ListArray.from_arrays(pa.array(words.offsets, pa.int32()), pa.array(mask))
 
 
-# Default reading of a model by its training rule, and that of validation: +X and +S share a model, so by PSI it is
-# that of training. `random` marks as many words as attribution from the source alone does on average.
+# The keywords that a model reads by default, by its training rule, and those it reads in validation: under PSI those of
+# training, since +X and +S share a model. `random` marks as many words on average as attribution from the source alone.
 USED: dict[str, str] = {"attribution": "xx", "psi": "psi_xx", "textrank": "textrank", "random": "random",
                         "none": "none", "all": "all"}
 VALIDATED: dict[str, str] = {**USED, "psi": "psi_xy"}

@@ -311,7 +311,7 @@ def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[st
                  start: frame.Start | None = None) -> tuple[Rewriter, History]:
     """Train a model on the training pairs and keep the epoch of smallest generation loss in validation.
 
-    The rows of a table have only that part of the loss in common.
+    It is the only part of the loss that all rows of a table have.
     """
     training = values["training"]
     batches = training_batches(pairs, vocabulary, values, max_length, seed)
@@ -344,7 +344,7 @@ def _begin(model: Rewriter, vocabulary: Vocabulary, start: frame.Start) -> None:
 def plain_items(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return table ``items``: one row per example, with the words that models read, joined by spaces.
 
-    The keyword is the alphanumeric source word of largest score from the source alone, of equals the first by alphabet.
+    The keyword is the alphanumeric source word of largest score from the source alone; if equal, the first by alphabet.
     """
     first, references = pgkpr.by_example(pairs)
     keywords = []
