@@ -412,4 +412,4 @@ def test_other_weights_are_told(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("stages.tracks.hcl.export.load_pieces",
                         lambda *given: piece_cases.Case(name, tmp_path / "other", seed=1).model)
     with pytest.raises(InputError, match="has other weights, so nothing was written"):
-        export_library_model(folder, tmp_path / "out", "out")
+        export_library_model(folder, tmp_path / "out")

@@ -118,7 +118,7 @@ def test_a_given_keyword_is_everyones(paraphraser, items):
     assert unseen_warning("given:dog", paraphraser.keywords) is None
     assert unseen_warning("own", paraphraser.keywords) is None
     with pytest.raises(InputError, match="no keyword follows 'given:'"):
-        run(items, paraphraser, decode(keyword="given: "), seed=1)
+        run(items, paraphraser, decode(keyword="given:\u200b"), seed=1)
 
 
 def test_a_given_keyword_outside_the_graph_is_embedded_alone(paraphraser, items, monkeypatch):
