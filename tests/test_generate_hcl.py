@@ -77,6 +77,9 @@ def test_what_a_model_cannot_do_is_refused(encoder, items, tmp_path):
     plain = Paraphraser(save_model(tmp_path, encoder, latent={"enabled": False}, keyword={"condition": False}))
     with pytest.raises(InputError, match="samples is 3, but this model has no latent variable"):
         run(items, plain, decode(samples=3), seed=1)
+    limit = plain.model.config.encoder["max_position_embeddings"]
+    with pytest.raises(InputError, match=f"generate_hcl.max_length: the model has {limit} positions"):
+        run(items, plain, decode(max_length=limit + 1), seed=1)
     assert all(run(items, plain, decode(), seed=1)["keyword_known"])
 
 

@@ -222,7 +222,7 @@ def test_strata_have_tables_of_their_own_behind_the_others():
     block, = blocks_of(HCL, runs, {"d": "qqp"}, comparison, pd.DataFrame(), strata)
     *_, table = result_tables(block)
     assert table.layout.title == "Stratum: known"
-    assert table.layout.note.startswith("Only the 2 items for which: a training item has the input's key")
+    assert table.layout.note.startswith("Only where a training item has the") and ": 2 items" in table.layout.note
     assert [(row.name, [(cell.text, cell.more) for cell in row.cells]) for row in table.rows] == [
         ("copy", [("0.500", "0.400 to 0.600")]), ("hcl", [("0.250", "0.150 to 0.350")]),
         ("plain", [("0.500", "0.400 to 0.600")])]

@@ -58,7 +58,7 @@ def result_tables(block: Block) -> list[ResultTable]:
     tables.sort(key=lambda table: block.lead not in [column.key for column in table.layout.columns])
     headlines = Family("", tuple(replace(column, label=column.name) for column in map(metric, block.track.by_stratum)))
     for name, part in block.strata.items():
-        note = f"Only the {part.counts['examples']:,} items for which: {STRATA[name].meaning}."
+        note = f"Only where {STRATA[name].meaning}: {part.counts['examples']:,} items."
         strata = _measured(TableLayout(f"Stratum: {STRATA[name].title}", note, (headlines,)), part.measured)
         tables += [_result_table(strata, part)] if strata else []
     return tables

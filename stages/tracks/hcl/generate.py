@@ -111,6 +111,8 @@ class Paraphraser(Rewriter):
 
     def _rewrite_chunk(self, chunk: pd.DataFrame, decode: Mapping[str, Any], seed: int) -> pd.DataFrame:
         nodes, device = data.node_ids(self.keywords, chunk["keyword"]), self.model.device
+        if decode["max_length"] > (limit := self.model.config.encoder["max_position_embeddings"]):
+            raise InputError(f"generate_hcl.max_length: the model has {limit} positions; set it to {limit} at most.")
         given, rows = self._conditions(chunk, nodes), []  # shared by all samples
         for sample in range(1 + decode["samples"]):
             z = given.mean
