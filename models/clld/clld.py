@@ -193,7 +193,7 @@ def dropout_rate(module: nn.Module, rate: float) -> Iterator[None]:
 
 
 def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature: float = 1.0) -> Tensor:
-    """Return L_s, a scalar >= 0: the mean divergence of the shares of a vector's positives from equal shares.
+    """Return L_s, a scalar >= 0: the mean KL(z, q), z equal shares for a vector's positives and q its softmax.
 
     Positives of a vector are the other vectors of its class. ``h`` (2M, d') are first views before second ones,
     ``labels`` (2M,) their classes, ``ldm`` (N, N). A vector without a positive is left out of the mean; if all are, the

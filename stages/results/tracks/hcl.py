@@ -137,6 +137,6 @@ HCL = TrackResults(
     questions=_QUESTIONS, published=tuple(_PRINTED_TABLES.values()),
     printed_as=_printed, data="QQP, Douban and RocStories", baselines=BASELINES,
     compared=Compared("source", "references", "prediction", "output", _statistics),
-    headline="HCL. B: n-gram BLEU; Extr to Greed: word vectors; src-B: against the source",
+    headline="HCL. B-n: BLEU of order n; Extr to Greed: vectors; src-B: against the source",
     differs="Data, encoder, vocabulary and word vectors",
     by_stratum=("bleu_1", "bleu_4", "bertscore", "ibleu"))
